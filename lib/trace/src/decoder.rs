@@ -1,15 +1,18 @@
 //! Makes a block events again.
 //!
-//! Given the payload of a block section, gives its events in order and the stack at its start.
+//! Given the payload of a block section, gives its events in order and the stack at its start. How
+//! events are written in a block stands in [`timed`] and [`order`].
 //! Every count is bounded by the bytes that are present, so a hostile block costs at most the
 //! 1 MiB of its unpacked body.
 
-use crate::encoder::{KIND_EXIT, KIND_NAMED, KIND_PREDICTED, operation};
+mod order;
+mod timed;
+
+use crate::encoder::operation;
 use crate::error::Malformed;
-use crate::format::{Cursor, MAX_CARRIED, MAX_RAW_BYTES};
-use crate::mirror::{FUNCTION_LIMIT, Frame, Mirror};
+use crate::format::{Cursor, MAX_CARRIED, MAX_RAW_BYTES, PACKED, WITHOUT_TIMES};
+use crate::mirror::{FUNCTION_LIMIT, Frame};
 use crate::model::{Entry, Event, FunctionId, StreamId};
-use crate::step::read_time;
 use std::ops::Range;
 
 /// LZ4 expands a byte to at most 255.
@@ -40,7 +43,11 @@ pub struct Block {
     raw: Vec<u8>,
     hidden: u64,
     carried: Vec<Frame>,
+    /// It has symbols, spans and, as `kinds`, hits.
+    is_in_order: bool,
+    symbols: u64,
     kinds: Range<usize>,
+    spans: Range<usize>,
     times: Range<usize>,
     operands: Range<usize>,
 }
@@ -55,7 +62,8 @@ impl Block {
         let last_tsc = last_tsc.ok_or(Malformed("a block ends after the end of time"))?;
         let events = from.v()?;
         let step = from.v()?;
-        let raw = unpack_body(from, buffer)?;
+        let packing = from.u8()?;
+        let raw = unpack_body(packing & !WITHOUT_TIMES, from, buffer)?;
         let mut block = Self {
             stream,
             first_tsc,
@@ -65,7 +73,10 @@ impl Block {
             raw,
             hidden: 0,
             carried: Vec::new(),
+            is_in_order: packing & WITHOUT_TIMES != 0,
+            symbols: 0,
             kinds: 0..0,
+            spans: 0..0,
             times: 0..0,
             operands: 0..0,
         };
@@ -94,19 +105,33 @@ impl Block {
             let length = from.v()?;
             usize::try_from(length).map_err(|_| Malformed("a part is too long"))
         };
-        let times = length(&mut from)?;
-        let operands = length(&mut from)?;
-        let kinds = usize::try_from(self.events.div_ceil(32)).unwrap_or(usize::MAX);
-        let kinds = kinds
+        let mut bytes_of = [0; 4];
+        if self.is_in_order {
+            self.symbols = from.v()?;
+            let [_, spans, times, operands] = &mut bytes_of;
+            for part in [spans, times, operands] {
+                *part = length(&mut from)?;
+            }
+        } else {
+            let [_, _, times, operands] = &mut bytes_of;
+            (*times, *operands) = (length(&mut from)?, length(&mut from)?);
+        }
+        let words = match self.is_in_order {
+            true => self.symbols.div_ceil(64),
+            false => self.events.div_ceil(32),
+        };
+        let words = usize::try_from(words).unwrap_or(usize::MAX);
+        bytes_of[0] = words
             .checked_mul(8)
             .ok_or(Malformed("a block has too many events"))?;
-        let start = self.raw.len() - from.rest().len();
-        for part in [kinds, times, operands] {
-            from.take(part)?;
+        let mut start = self.raw.len() - from.rest().len();
+        let mut parts = bytes_of.map(|_| 0..0);
+        for (part, bytes) in parts.iter_mut().zip(bytes_of) {
+            from.take(bytes)?;
+            *part = start..start + bytes;
+            start = part.end;
         }
-        self.kinds = start..start + kinds;
-        self.times = self.kinds.end..self.kinds.end + times;
-        self.operands = self.times.end..self.times.end + operands;
+        [self.kinds, self.spans, self.times, self.operands] = parts;
         Ok(())
     }
 
@@ -126,7 +151,7 @@ impl Block {
 
     /// The events in order. Ends after the first error.
     pub fn events(&self) -> EventIter<'_> {
-        self.resume(Paused::default())
+        self.resume(Paused::NotBegun)
     }
 
     /// The bytes of an [`Event::Values`] of this block; none of another's.
@@ -137,27 +162,15 @@ impl Block {
 
     /// Its events from where decoding was paused.
     pub(crate) fn resume(&self, paused: Paused) -> EventIter<'_> {
-        let (index, tsc, times, operands) = (
-            paused.index,
-            self.first_tsc + paused.ticks,
-            self.times.start + paused.times,
-            self.operands.start + paused.operands,
-        );
-        let mirror = paused.mirror.unwrap_or_else(|| {
-            let mut mirror = Mirror::new(self.carried.clone());
-            mirror.begin_block(0);
-            mirror
-        });
+        let coding = match paused {
+            Paused::Timed(paused) => Coding::Timed(timed::Events::resume(self, paused)),
+            Paused::Order(paused) => Coding::Order(order::Events::resume(self, paused)),
+            Paused::NotBegun if self.is_in_order => Coding::Order(order::Events::of(self)),
+            Paused::NotBegun => Coding::Timed(timed::Events::of(self)),
+        };
         EventIter {
-            kinds: &self.raw[self.kinds.clone()],
-            times: Cursor::new(&self.raw[times..self.times.end]),
-            operands: Cursor::new(&self.raw[operands..self.operands.end]),
-            index,
-            events: self.events,
-            tsc,
-            step: self.step,
-            mirror,
-            block: self,
+            coding,
+            is_over: false,
         }
     }
 
@@ -167,8 +180,11 @@ impl Block {
     }
 }
 
-fn unpack_body(mut from: Cursor<'_>, mut buffer: Vec<u8>) -> Result<Vec<u8>, Malformed> {
-    let packing = from.u8()?;
+fn unpack_body(
+    packing: u8,
+    mut from: Cursor<'_>,
+    mut buffer: Vec<u8>,
+) -> Result<Vec<u8>, Malformed> {
     let raw_length = usize::try_from(from.v()?).unwrap_or(usize::MAX);
     let body = from.rest();
     if raw_length > MAX_RAW_BYTES || raw_length > body.len().saturating_mul(MAX_EXPANSION) {
@@ -179,7 +195,7 @@ fn unpack_body(mut from: Cursor<'_>, mut buffer: Vec<u8>) -> Result<Vec<u8>, Mal
     buffer.clear();
     match packing {
         0 if raw_length == body.len() => buffer.extend_from_slice(body),
-        1 => {
+        PACKED => {
             buffer.resize(raw_length, 0);
             let unpacked = lz4_flex::block::decompress_into(body, &mut buffer);
             if unpacked.ok() != Some(raw_length) {
@@ -193,145 +209,33 @@ fn unpack_body(mut from: Cursor<'_>, mut buffer: Vec<u8>) -> Result<Vec<u8>, Mal
 
 /// How far a block is decoded.
 #[derive(Default)]
-pub(crate) struct Paused {
-    index: u64,
-    ticks: u64,
-    times: usize,
-    operands: usize,
-    /// `None`: at the block's start.
-    mirror: Option<Mirror>,
+pub(crate) enum Paused {
+    /// At the block's start.
+    #[default]
+    NotBegun,
+    Timed(timed::Paused),
+    Order(order::Paused),
 }
 
 /// The events of a block.
 pub struct EventIter<'a> {
-    block: &'a Block,
-    kinds: &'a [u8],
-    times: Cursor<'a>,
-    operands: Cursor<'a>,
-    index: u64,
-    events: u64,
-    tsc: u64,
-    step: u64,
-    mirror: Mirror,
+    coding: Coding<'a>,
+    is_over: bool,
+}
+
+enum Coding<'a> {
+    /// All have times.
+    Timed(timed::Events<'a>),
+    /// Calls have none.
+    Order(order::Events<'a>),
 }
 
 impl EventIter<'_> {
     /// Goes on later, by [`Block::resume`].
     pub(crate) fn pause(self) -> Paused {
-        Paused {
-            index: self.index,
-            ticks: self.tsc - self.block.first_tsc,
-            times: self.block.times.len() - self.times.rest().len(),
-            operands: self.block.operands.len() - self.operands.rest().len(),
-            mirror: Some(self.mirror),
-        }
-    }
-
-    fn read(&mut self) -> Result<Event, Malformed> {
-        let byte = self
-            .kinds
-            .get((self.index / 4) as usize)
-            .copied()
-            .unwrap_or_default();
-        let kind = u64::from(byte >> (self.index % 4 * 2)) & 3;
-        self.index += 1;
-        let ticks = read_time(&mut self.times, self.step)?;
-        self.tsc = self
-            .tsc
-            .checked_add(ticks)
-            .ok_or(Malformed("time overflows"))?;
-        let tsc = self.tsc;
-        match kind {
-            KIND_EXIT => {
-                self.mirror.exit();
-                Ok(Event::Exit { tsc })
-            }
-            KIND_PREDICTED => self.predicted(Entry::Call),
-            KIND_NAMED => self.named(Entry::Call),
-            _ => self.other(),
-        }
-    }
-
-    fn predicted(&mut self, entry: Entry) -> Result<Event, Malformed> {
-        let function = self.mirror.predicted();
-        self.enter(function, entry)
-    }
-
-    fn inherited(&mut self, entry: Entry) -> Result<Event, Malformed> {
-        let (tsc, callee) = (self.tsc, self.operands.v32()?);
-        self.enter(callee, entry)?;
-        let callee = FunctionId(callee);
-        Ok(Event::Inherited { tsc, callee, entry })
-    }
-
-    fn named(&mut self, entry: Entry) -> Result<Event, Malformed> {
-        let function = self.operands.v32()?;
-        self.enter(function, entry)
-    }
-
-    fn enter(&mut self, function: u32, entry: Entry) -> Result<Event, Malformed> {
-        if function >= FUNCTION_LIMIT {
-            return Err(Malformed("an event names a function that cannot be"));
-        }
-        self.mirror.enter(function, entry);
-        Ok(Event::Enter {
-            tsc: self.tsc,
-            callee: FunctionId(function),
-            entry,
-        })
-    }
-
-    fn other(&mut self) -> Result<Event, Malformed> {
-        let tsc = self.tsc;
-        match self.operands.u8()? {
-            operation::TAIL => self.named(Entry::Tail),
-            operation::TAIL_PREDICTED => self.predicted(Entry::Tail),
-            operation::OPEN => self.named(Entry::Open),
-            operation::EARLIER => self.named(Entry::Earlier),
-            operation::INHERITED => self.inherited(Entry::Call),
-            operation::INHERITED_OPEN => self.inherited(Entry::Open),
-            operation::CLOSE_OPEN => {
-                let frames = self.operands.v32()?;
-                self.mirror.close_open(frames);
-                Ok(Event::CloseOpen { tsc, frames })
-            }
-            operation::OUTSIDE => {
-                let frames = self.operands.v32()?;
-                Ok(Event::Outside { tsc, frames })
-            }
-            operation::UNWOUND => {
-                let frames = self.operands.v32()?;
-                self.mirror.unwind(frames);
-                Ok(Event::Unwound { tsc, frames })
-            }
-            operation::RESUMED => {
-                let callee = FunctionId(self.operands.v32()?);
-                Ok(Event::Resumed { tsc, callee })
-            }
-            operation::LOST => Ok(Event::Lost {
-                tsc,
-                events: self.operands.v()?,
-            }),
-            operation::BLOCKED => Ok(Event::Blocked {
-                tsc,
-                ticks: self.operands.v()?,
-            }),
-            operation::VALUES => {
-                let bytes = self.operands.v32()?;
-                let at = self.block.operands.end - self.operands.rest().len();
-                self.operands.take(bytes as usize)?;
-                let at = at as u32;
-                Ok(Event::Values { tsc, at, bytes })
-            }
-            operation::BETWEEN => {
-                let (back, ahead) = (self.operands.v()?, self.operands.v()?);
-                let is_time = back <= tsc && tsc.checked_add(ahead).is_some();
-                let outside = Malformed("a time before or after all time");
-                is_time
-                    .then_some(Event::Between { tsc, back, ahead })
-                    .ok_or(outside)
-            }
-            _ => Err(Malformed("an event of an unknown kind")),
+        match self.coding {
+            Coding::Timed(events) => Paused::Timed(events.pause()),
+            Coding::Order(events) => Paused::Order(events.pause()),
         }
     }
 }
@@ -339,14 +243,87 @@ impl EventIter<'_> {
 impl Iterator for EventIter<'_> {
     type Item = Result<Event, Malformed>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.index >= self.events {
+        if self.is_over {
             return None;
         }
-        let event = self.read();
-        if event.is_err() {
-            self.events = 0;
+        let event = match &mut self.coding {
+            Coding::Timed(events) => events.read(),
+            Coding::Order(events) => events.read(),
+        };
+        self.is_over = !matches!(event, Some(Ok(_)));
+        event
+    }
+}
+
+/// A function's number that can be one.
+fn function(number: u32) -> Result<FunctionId, Malformed> {
+    match number < FUNCTION_LIMIT {
+        true => Ok(FunctionId(number)),
+        false => Err(Malformed("an event names a function that cannot be")),
+    }
+}
+
+/// The event of this operation, by its fields; `end`: where the operands end in the body.
+fn read_operation(
+    operation: u8,
+    tsc: u64,
+    operands: &mut Cursor<'_>,
+    end: usize,
+) -> Result<Event, Malformed> {
+    let enter = |operands: &mut Cursor<'_>, entry| {
+        let callee = function(operands.v32()?)?;
+        Ok(Event::Enter { tsc, callee, entry })
+    };
+    let inherited = |operands: &mut Cursor<'_>, entry| {
+        let callee = function(operands.v32()?)?;
+        Ok(Event::Inherited { tsc, callee, entry })
+    };
+    match operation {
+        operation::TAIL => enter(operands, Entry::Tail),
+        operation::OPEN => enter(operands, Entry::Open),
+        operation::EARLIER => enter(operands, Entry::Earlier),
+        operation::INHERITED => inherited(operands, Entry::Call),
+        operation::INHERITED_OPEN => inherited(operands, Entry::Open),
+        operation::CLOSE_OPEN => {
+            let frames = operands.v32()?;
+            Ok(Event::CloseOpen { tsc, frames })
         }
-        Some(event)
+        operation::OUTSIDE => {
+            let frames = operands.v32()?;
+            Ok(Event::Outside { tsc, frames })
+        }
+        operation::UNWOUND => {
+            let frames = operands.v32()?;
+            Ok(Event::Unwound { tsc, frames })
+        }
+        operation::RESUMED => {
+            let callee = FunctionId(operands.v32()?);
+            Ok(Event::Resumed { tsc, callee })
+        }
+        operation::LOST => Ok(Event::Lost {
+            tsc,
+            events: operands.v()?,
+        }),
+        operation::BLOCKED => Ok(Event::Blocked {
+            tsc,
+            ticks: operands.v()?,
+        }),
+        operation::VALUES => {
+            let bytes = operands.v32()?;
+            let at = (end - operands.rest().len()) as u32;
+            operands.take(bytes as usize)?;
+            Ok(Event::Values { tsc, at, bytes })
+        }
+        operation::BETWEEN => {
+            let (back, ahead) = (operands.v()?, operands.v()?);
+            let is_time = back <= tsc && tsc.checked_add(ahead).is_some();
+            let outside = Malformed("a time before or after all time");
+            is_time
+                .then_some(Event::Between { tsc, back, ahead })
+                .ok_or(outside)
+        }
+        _ => Err(Malformed("an event of an unknown kind")),
     }
 }

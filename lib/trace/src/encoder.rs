@@ -7,14 +7,17 @@
 //! done for each event stands in [`burst`].
 
 mod burst;
+mod order;
 
 use crate::error::TraceError;
-use crate::format::{MAX_RAW_BYTES, SectionKind, put_section, put_v};
+use crate::foretell::What;
+use crate::format::{MAX_RAW_BYTES, PACKED, SectionKind, WITHOUT_TIMES, put_section, put_v};
 use crate::mirror::{FUNCTION_LIMIT, Frame, Mirror};
 use crate::model::{Entry, FunctionId, StreamId};
 use crate::step::{LONG_TIME, SHORT_TIMES, Step, TWO_BYTE_TIMES};
 
 pub use burst::Burst;
+pub use order::{Run, Span};
 
 /// Events after which a block is packed.
 const BLOCK_EVENTS: usize = 32 << 10;
@@ -76,6 +79,8 @@ pub struct StreamEncoder {
     raw: Vec<u8>,
     packed: Vec<u8>,
     sections: Vec<u8>,
+    /// What a block has where calls have no times of their own.
+    order: Option<Box<order::Coding>>,
 }
 
 /// Blocks that wait for being written.
@@ -117,6 +122,7 @@ impl StreamEncoder {
             raw: Vec::new(),
             packed: Vec::new(),
             sections: Vec::new(),
+            order: None,
         }
     }
 
@@ -147,6 +153,15 @@ impl StreamEncoder {
     fn tell_span(&mut self) {
         self.is_span_due = false;
         let (from, to) = self.span;
+        if self.is_in_order() {
+            let now = self.last_tsc.max(from);
+            if now < to {
+                self.at(now, What::Other, 0, u32::from(operation::BETWEEN));
+                self.operand(now - from);
+                self.operand(to - now);
+            }
+            return;
+        }
         let mut burst = self.burst();
         burst.span(from, to);
         burst.finish();
@@ -154,6 +169,9 @@ impl StreamEncoder {
 
     /// A call begins.
     pub fn enter(&mut self, tsc: u64, callee: FunctionId) {
+        if self.is_in_order() {
+            return self.call_at(tsc, 0, callee, false);
+        }
         let mut burst = self.burst();
         burst.enter(tsc, callee);
         burst.finish();
@@ -193,6 +211,9 @@ impl StreamEncoder {
 
     /// The running function jumps to `callee`, which ends together with it.
     pub fn tail(&mut self, tsc: u64, callee: FunctionId) {
+        if self.is_in_order() {
+            return self.call_at(tsc, 0, callee, true);
+        }
         let mut burst = self.burst();
         burst.tail(tsc, callee);
         burst.finish();
@@ -201,6 +222,9 @@ impl StreamEncoder {
     /// The innermost frame opened by [`Self::enter`] ends, with all tails and open ones above it.
     /// With no such frame it is the end of one that was opened before the trace.
     pub fn exit(&mut self, tsc: u64) {
+        if self.is_in_order() {
+            return self.exits_at(tsc, 1);
+        }
         let mut burst = self.burst();
         burst.exit(tsc);
         burst.finish();
@@ -321,6 +345,12 @@ impl StreamEncoder {
     }
 
     fn other(&mut self, tsc: u64, operation: u8, field: u64) {
+        if self.is_in_order() {
+            self.may_tell_span();
+            self.at(tsc, What::Other, 0, u32::from(operation));
+            self.operand(field);
+            return self.pack_if_full();
+        }
         let mut burst = self.burst();
         burst.other(tsc, operation, field);
         burst.finish();
@@ -364,7 +394,13 @@ impl StreamEncoder {
         put_v(&mut payload, self.last_tsc - self.first_tsc);
         put_v(&mut payload, self.events as u64);
         put_v(&mut payload, self.step.ticks());
-        payload.push(u8::from(is_packed));
+        let mut packing = if is_packed { PACKED } else { 0 };
+        packing |= if self.order.is_some() {
+            WITHOUT_TIMES
+        } else {
+            0
+        };
+        payload.push(packing);
         put_v(&mut payload, self.raw.len() as u64);
         payload.extend_from_slice(body);
         put_section(&mut self.sections, SectionKind::Block, &payload);
@@ -381,13 +417,18 @@ impl StreamEncoder {
         for frame in &self.opening.carried {
             put_v(raw, u64::from(frame.0));
         }
-        put_v(raw, self.times_length as u64);
-        put_v(raw, self.operands_length as u64);
+        let times = &self.times[..self.times_length];
+        let operands = &self.operands[..self.operands_length];
+        if let Some(coding) = &self.order {
+            return coding.fill(raw, times, operands);
+        }
+        put_v(raw, times.len() as u64);
+        put_v(raw, operands.len() as u64);
         for word in &self.kinds[..self.events.div_ceil(32)] {
             raw.extend_from_slice(&word.to_le_bytes());
         }
-        raw.extend_from_slice(&self.times[..self.times_length]);
-        raw.extend_from_slice(&self.operands[..self.operands_length]);
+        raw.extend_from_slice(times);
+        raw.extend_from_slice(operands);
         debug_assert!(raw.len() <= MAX_RAW_BYTES);
     }
 
@@ -400,7 +441,10 @@ impl StreamEncoder {
             .extend_from_slice(&self.mirror.frames()[hidden..]);
         self.mirror.begin_block(hidden);
         self.first_tsc = self.last_tsc;
-        self.kinds[..self.events.div_ceil(32)].fill(0);
+        match &mut self.order {
+            Some(coding) => coding.begin_block(),
+            None => self.kinds[..self.events.div_ceil(32)].fill(0),
+        }
         self.events = 0;
         self.times_length = 0;
         self.operands_length = 0;

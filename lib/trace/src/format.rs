@@ -18,10 +18,13 @@
 //! kind 6   ring        after the header: the rest is not in this order, see [`crate::ring`]
 //!
 //! block    = stream v, first_tsc v, ticks v (last - first), events v, step v (ticks),
-//!            packing u8 (0 raw, 1 lz4), raw_length v (at most 1 MiB), body
+//!            packing u8 (1: the body is lz4, 2: calls without times), raw_length v (at most
+//!            1 MiB), body
 //! body     = hidden v, carried v, frame v * carried     frames open at the start of the block
 //!            times_length v, operands_length v,
 //!            kinds (events * 2 bits, padded to 8 bytes), times, operands
+//!          with packing 2, after the frames: symbols v, spans_length v, times_length v,
+//!            operands_length v, hits (symbols bits, padded to 8 bytes), spans, times, operands
 //! frame    = function << 3 | past << 2 | entry (0 call, 1 tail, 2 open, 3 earlier), outermost
 //!            first; past: it has left the view; `hidden` frames below the carried ones (at most
 //!            256) are open but not named
@@ -38,17 +41,28 @@
 //!            bytes: [`crate::values`]), 13 what follows happened between `back` (v) ticks before
 //!            this and `ahead` (v) ticks after it, as far as its times are earlier than that end;
 //!            when exactly was not recorded: its order is certain, its times are estimates
+//! hits     = of each symbol: 1 it is the foretold one, 0 it is a v in operands
+//! symbol   = number << 8 | returned << 3 | what (0 call, 1 tail, of the function `number`, at a
+//!            time of the span; 2 and 3 the same at a time in times; 4 nothing more; 5 operation
+//!            `number`, its fields in operands; both at a time in times); `returned` calls end
+//!            before it at the same time, 31: a v in operands says how many
+//! spans    = each: calls v (so many symbols without times are in it, one at least), from v (less
+//!            the time of the event before, the sign in the lowest bit), length v, before v,
+//!            after v: before + calls + after moments lie evenly in it, each at from + its number *
+//!            (length / (moments + 1)), in parts of 2^-32 ticks, but not before the event before;
+//!            it begins with an event as of operation 13
 //! ```
 //! `v` is an unsigned LEB128 number of at most 64 bits; strings are a `v` length and UTF-8 bytes.
-//! Fixed-size numbers are little-endian. Predictions come from [`crate::mirror`], which begins
-//! anew in every block, so that every block can be read with nothing but the dictionary.
+//! Fixed-size numbers are little-endian. Predictions come from [`crate::mirror`], with packing 2
+//! from [`crate::foretell`]; both begin anew in every block, so that every block can be read with
+//! nothing but the dictionary.
 
 use crate::error::Malformed;
 
 /// First bytes of every trace.
 pub const MAGIC: [u8; 8] = *b"sptrace\n";
 /// Version of the layout above.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 /// Magic, version, reserved word.
 pub const PREAMBLE_BYTES: usize = 16;
 /// Payload of a ring section.
@@ -61,6 +75,11 @@ pub const MAX_SECTION_BYTES: u32 = 64 << 20;
 pub const MAX_RAW_BYTES: usize = 1 << 20;
 /// Frames that a block names of the stack that is open at its start.
 pub const MAX_CARRIED: usize = 256;
+
+/// Bits of a block's packing: its body is compressed by lz4.
+pub const PACKED: u8 = 1;
+/// Its body is that of calls without times.
+pub const WITHOUT_TIMES: u8 = 2;
 
 /// What a section holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

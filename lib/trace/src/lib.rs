@@ -11,6 +11,7 @@ mod encoder;
 mod error;
 pub mod find;
 pub mod follow;
+mod foretell;
 pub mod format;
 pub mod graph;
 pub mod graph_names;
@@ -24,6 +25,7 @@ mod reader;
 mod replay;
 pub mod ring;
 mod sources;
+mod spread;
 pub mod stats;
 mod step;
 mod summary;
@@ -32,7 +34,7 @@ pub mod values;
 mod writer;
 
 pub use decoder::{Block, EventIter, OpenFrame};
-pub use encoder::{Burst, StreamEncoder};
+pub use encoder::{Burst, Run, Span, StreamEncoder};
 pub use error::{Malformed, TraceError};
 pub use graph::{Edge, Graph, Pair};
 pub use graph_names::{GraphNames, Linkage};
@@ -51,6 +53,7 @@ pub use replay::{
 };
 pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
 pub use sources::{CallPlace, SourceLine, Sources, call_words};
+pub use spread::Spread;
 pub use stats::{FunctionStats, Stats};
 pub use summary::{
     BUDGET_ASKED, BUDGET_COUNTS, BUDGET_HOST, BUDGET_SPENT, BUDGET_SPENT_AT_START, Section,

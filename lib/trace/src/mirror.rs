@@ -138,6 +138,40 @@ impl Mirror {
         hit
     }
 
+    /// So many call frames end with what is above them, and then one is opened, or the running
+    /// function goes on as this one: for who needs no predictions.
+    #[inline(always)]
+    pub fn go_on(&mut self, returned: usize, function: u32, is_tail: bool) {
+        // Most often none or some that are plain.
+        let left = self.frames.len().wrapping_sub(returned);
+        let ended = self.frames.get(left..);
+        let is_plain = ended.is_some_and(|ended| ended.iter().all(|frame| frame.is(Entry::Call)));
+        match is_plain && self.replaced.is_empty() {
+            true => {
+                self.frames.truncate(left);
+                self.floor = self.floor.min(left);
+            }
+            false => self.leave(returned),
+        }
+        if is_tail {
+            self.bound_chain();
+            self.frames.push(Frame::new(function, Entry::Tail));
+        } else {
+            self.frames.push(Frame::new(function, Entry::Call));
+        }
+    }
+
+    /// So many call frames end with what is above them.
+    #[inline(never)]
+    pub fn leave(&mut self, returned: usize) {
+        for _ in 0..returned {
+            if self.frames.is_empty() {
+                break;
+            }
+            self.exit();
+        }
+    }
+
     fn bound_chain(&mut self) {
         let above_call = self.frames.iter().rev().take(MAX_CHAIN);
         if above_call.take_while(|frame| !frame.ends_chain()).count() == MAX_CHAIN {

@@ -3,8 +3,8 @@
 
 use sptrace_addr::Svma;
 use sptrace_trace::{
-    Ending, Entry, Event, Function, FunctionId, Header, Item, Module, Note, Section, StreamEncoder,
-    StreamInfo, Summary, TraceError, TraceReader, TraceWriter, Turn,
+    Ending, Entry, Event, Function, FunctionId, Header, Item, Module, Note, Section, Span,
+    StreamEncoder, StreamInfo, Summary, TraceError, TraceReader, TraceWriter, Turn,
 };
 
 const FUNCTIONS: u32 = 300;
@@ -180,6 +180,11 @@ fn encode(encoder: &mut StreamEncoder, event: &Event) {
 }
 
 fn write(events: &[Event], flush_every: usize) -> Vec<u8> {
+    write_as(events, flush_every, false)
+}
+
+/// `is_in_order`: in blocks for calls without times.
+fn write_as(events: &[Event], flush_every: usize, is_in_order: bool) -> Vec<u8> {
     let many = |event: &Event| matches!(event, Event::Enter { callee, .. } | Event::Inherited { callee, .. } | Event::Resumed { callee, .. } if callee.0 >= FUNCTIONS);
     let functions = match events.iter().any(many) {
         true => MANY_FUNCTIONS,
@@ -193,6 +198,9 @@ fn write(events: &[Event], flush_every: usize) -> Vec<u8> {
         ..StreamInfo::default()
     });
     let mut encoder = writer.encoder(stream.unwrap());
+    if is_in_order {
+        encoder.run().finish(Span::default());
+    }
     for (n, event) in events.iter().enumerate() {
         encode(&mut encoder, event);
         if encoder.is_full() || n % flush_every == flush_every - 1 {
@@ -277,13 +285,15 @@ fn random_streams_survive() {
         (4, 90_000, 700, 5000),
     ] {
         let events = random_events(seed, count, deep, MANY_FUNCTIONS);
-        let bytes = write(&events, flush_every);
-        let (read, ending) = read(&bytes).unwrap();
-        assert_eq!(read.len(), events.len());
-        for (n, (read, written)) in read.iter().zip(&events).enumerate() {
-            assert_eq!(read, written, "event {n} of seed {seed}");
+        for is_in_order in [false, true] {
+            let bytes = write_as(&events, flush_every, is_in_order);
+            let (read, ending) = read(&bytes).unwrap();
+            assert_eq!(read.len(), events.len());
+            for (n, (read, written)) in read.iter().zip(&events).enumerate() {
+                assert_eq!(read, written, "event {n} of seed {seed}");
+            }
+            assert!(matches!(ending, Ending::Complete(summary) if summary.rows.len() == 1));
         }
-        assert!(matches!(ending, Ending::Complete(summary) if summary.rows.len() == 1));
     }
 }
 
@@ -325,7 +335,13 @@ fn a_file_cut_at_any_byte_reads_up_to_there() {
 #[test]
 fn a_changed_byte_is_an_error_or_harmless_but_never_a_panic() {
     let events = random_events(6, 300, 10, FUNCTIONS);
-    let bytes = write(&events, 100);
+    for is_in_order in [false, true] {
+        change_bytes(&events, is_in_order);
+    }
+}
+
+fn change_bytes(events: &[Event], is_in_order: bool) {
+    let bytes = write_as(events, 100, is_in_order);
     let mut errors = 0;
     for at in 16..bytes.len() {
         for flip in [1, 0x80, 0xff] {

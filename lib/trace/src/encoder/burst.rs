@@ -32,7 +32,7 @@ const KINDS_A_WORD: usize = 32;
 /// Events of a burst.
 const BURST_EVENTS: usize = 256;
 /// An operation and its two fields, or a function's number; and what is written beyond that.
-const MAX_OPERAND_BYTES: usize = 21 + 8;
+pub(super) const MAX_OPERAND_BYTES: usize = 21 + 8;
 
 impl<'a> Burst<'a> {
     #[inline]
@@ -122,30 +122,10 @@ impl<'a> Burst<'a> {
         self.operand_if(true, value);
     }
 
-    /// Appends a number as LEB128.
     #[inline(always)]
     fn operand_if(&mut self, is_wanted: bool, value: u64) {
         let bytes = &mut self.encoder.operands[self.operands_length..];
-        if value >= 1 << 28 {
-            self.operands_length += if is_wanted {
-                put_large(bytes, value)
-            } else {
-                0
-            };
-            return;
-        }
-        let last = usize::from(value >= 1 << 7)
-            + usize::from(value >= 1 << 14)
-            + usize::from(value >= 1 << 21);
-        let spread = value & 0x7f
-            | (value & 0x7f << 7) << 1
-            | (value & 0x7f << 14) << 2
-            | (value & 0x7f << 21) << 3;
-        let more = 0x8080_8080 & ((1u64 << (8 * last)) - 1);
-        if let Some(bytes) = bytes.first_chunk_mut() {
-            *bytes = ((spread | more) as u32).to_le_bytes();
-        }
-        self.operands_length += select_unpredictable(is_wanted, last + 1, 0);
+        self.operands_length += put_operand(bytes, is_wanted, value);
     }
 
     #[inline(always)]
@@ -158,19 +138,8 @@ impl<'a> Burst<'a> {
         // Stamps of one thread can step back by a migration between processors; time cannot.
         let ticks = tsc.saturating_sub(self.last_tsc);
         self.last_tsc += ticks;
-        let steps = self.encoder.step.count(ticks);
-        let rest = steps.wrapping_sub(SHORT_TIMES);
-        if steps < SHORT_TIMES + TWO_BYTE_TIMES {
-            let is_long = steps >= SHORT_TIMES;
-            let first = select_unpredictable(is_long, SHORT_TIMES + (rest >> 8), steps);
-            let times = &mut self.encoder.times[self.times_length..];
-            if let Some(times) = times.first_chunk_mut() {
-                *times = [first as u8, rest as u8];
-            }
-            self.times_length += 1 + usize::from(is_long);
-        } else {
-            self.times_length = put_long(&mut self.encoder.times, self.times_length, ticks);
-        }
+        let encoder = &mut *self.encoder;
+        self.times_length = put_time(&mut encoder.times, self.times_length, encoder.step, ticks);
     }
 
     #[inline(always)]
@@ -191,6 +160,46 @@ impl<'a> Burst<'a> {
             encoder.pack();
         }
     }
+}
+
+/// Writes a number as LEB128 if it is wanted; gives how many bytes that takes.
+#[inline(always)]
+pub(super) fn put_operand(bytes: &mut [u8], is_wanted: bool, value: u64) -> usize {
+    if value >= 1 << 28 {
+        return if is_wanted {
+            put_large(bytes, value)
+        } else {
+            0
+        };
+    }
+    let last = usize::from(value >= 1 << 7)
+        + usize::from(value >= 1 << 14)
+        + usize::from(value >= 1 << 21);
+    let spread = value & 0x7f
+        | (value & 0x7f << 7) << 1
+        | (value & 0x7f << 14) << 2
+        | (value & 0x7f << 21) << 3;
+    let more = 0x8080_8080 & ((1u64 << (8 * last)) - 1);
+    if let Some(bytes) = bytes.first_chunk_mut() {
+        *bytes = ((spread | more) as u32).to_le_bytes();
+    }
+    select_unpredictable(is_wanted, last + 1, 0)
+}
+
+/// Writes a time at `at`; gives where it ends.
+#[inline(always)]
+pub(super) fn put_time(times: &mut [u8; TIMES_BYTES], at: usize, step: Step, ticks: u64) -> usize {
+    let steps = step.count(ticks);
+    let rest = steps.wrapping_sub(SHORT_TIMES);
+    if steps >= SHORT_TIMES + TWO_BYTE_TIMES {
+        return put_long(times, at, ticks);
+    }
+    let is_long = steps >= SHORT_TIMES;
+    let first = select_unpredictable(is_long, SHORT_TIMES + (rest >> 8), steps);
+    if let Some(times) = times[at..].first_chunk_mut() {
+        *times = [first as u8, rest as u8];
+    }
+    at + 1 + usize::from(is_long)
 }
 
 #[cold]

@@ -1,0 +1,56 @@
+//! Times that nobody knows: moments that lie evenly between two times.
+//!
+//! Calls that are recorded in order have none; what is known is between which times they happened.
+//! Who records them and who reads them must come to the same ones, so both use this. Must not know
+//! what happens.
+
+/// Times are counted in such parts of a tick, if they leave room for so many bits.
+const FRACTION_BITS: u32 = 32;
+
+/// Moments that lie evenly between two times, which they leave out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spread {
+    from: u64,
+    part: u64,
+    fraction_bits: u32,
+}
+
+impl Spread {
+    /// So many, between two times in ticks of which the later is not before the earlier.
+    pub fn new(from: u64, to: u64, moments: u64) -> Self {
+        let all = to.saturating_sub(from);
+        let fraction_bits = all.leading_zeros().min(FRACTION_BITS);
+        Self {
+            from,
+            // What is shifted out is zero.
+            part: (all << fraction_bits) / moments.saturating_add(1),
+            fraction_bits,
+        }
+    }
+
+    /// The time of a moment, the first being number 1; number 0 is the earlier time.
+    #[inline]
+    pub fn at(&self, number: u64) -> u64 {
+        let passed = self.part.wrapping_mul(number) >> self.fraction_bits;
+        self.from.saturating_add(passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_lie_evenly_between_and_leave_both_ends_out() {
+        let spread = Spread::new(1000, 1100, 9);
+        let times: Vec<u64> = (0..=9).map(|number| spread.at(number)).collect();
+        assert_eq!(
+            times,
+            [1000, 1010, 1020, 1030, 1040, 1050, 1060, 1070, 1080, 1090]
+        );
+        let all = Spread::new(0, u64::MAX, 3);
+        assert!(all.at(1) < all.at(2) && all.at(3) < u64::MAX);
+        let none = Spread::new(5, 5, 4);
+        assert_eq!((none.at(1), none.at(4)), (5, 5));
+    }
+}
