@@ -12,6 +12,7 @@
 //! | `run.rs` | calls and returns in a row, which most records are: the hot loop of the host |
 //! | `stretch.rs`, `row.rs` | the same where some calls are in order |
 //! | [`book`], [`process`], [`module`], `callers.rs` | which function an address or id concerns |
+//! | `familiar.rs` | calls in order in a row, of sites that were met before |
 //! | `ordered.rs`, `open.rs` | calls that are recorded in order: their times, and their ends |
 //! | [`mixed`] | the ends of calls where some are in order and others have stamps |
 //! | `without_end.rs` | why calls have no recorded end |
@@ -24,6 +25,7 @@
 pub mod book;
 mod call_values;
 mod callers;
+mod familiar;
 pub mod hole;
 pub mod mixed;
 pub mod module;
@@ -70,6 +72,8 @@ pub struct Cursor {
     lazy: Option<ToStub>,
     /// Calls that were recorded in order, and are open.
     ordered: open::Open,
+    /// Sites of such that were met before.
+    familiar: familiar::Familiar,
     /// What is read has happened before this.
     pub until_tsc: u64,
     /// First half of an inherited frame.
@@ -171,6 +175,8 @@ impl<S: Sink> Decoder<'_, S> {
         let used = used.map_or(0, |last| last + 1);
         let torn_before = *self.torn;
         self.cursor.is_cut_off = false;
+        let (changes, areas) = (self.book.changes(), self.areas.list().len());
+        self.cursor.familiar.known_by(changes, areas);
         let mut wide_callee = None;
         let mut at = 0;
         while at < used {
@@ -361,7 +367,10 @@ impl<S: Sink> Decoder<'_, S> {
                 self.sink.resumed(tsc, callee);
             }
             wire::LOST => self.sink.lost(tsc, payload),
-            wire::BLOCKED => self.sink.blocked(tsc, payload),
+            wire::BLOCKED => {
+                self.cursor.ordered.waited(payload);
+                self.sink.blocked(tsc, payload);
+            }
             wire::AT_STACK => self.cursor.ordered.stands_at(payload as u32),
             wire::ENTERED if self.cursor.ordered.is_placed() && !self.cursor.ordered.is_mixed() => {
                 let callee = self.book.callee_at(pid, payload, self.sink);

@@ -286,17 +286,13 @@ fn read_operation(
         operation::EARLIER => enter(operands, Entry::Earlier),
         operation::INHERITED => inherited(operands, Entry::Call),
         operation::INHERITED_OPEN => inherited(operands, Entry::Open),
-        operation::CLOSE_OPEN => {
+        operation::CLOSE_OPEN | operation::OUTSIDE | operation::UNWOUND => {
             let frames = operands.v32()?;
-            Ok(Event::CloseOpen { tsc, frames })
-        }
-        operation::OUTSIDE => {
-            let frames = operands.v32()?;
-            Ok(Event::Outside { tsc, frames })
-        }
-        operation::UNWOUND => {
-            let frames = operands.v32()?;
-            Ok(Event::Unwound { tsc, frames })
+            Ok(match operation {
+                operation::CLOSE_OPEN => Event::CloseOpen { tsc, frames },
+                operation::OUTSIDE => Event::Outside { tsc, frames },
+                _ => Event::Unwound { tsc, frames },
+            })
         }
         operation::RESUMED => {
             let callee = FunctionId(operands.v32()?);

@@ -46,11 +46,11 @@
 //!            time of the span; 2 and 3 the same at a time in times; 4 nothing more; 5 operation
 //!            `number`, its fields in operands; both at a time in times); `returned` calls end
 //!            before it at the same time, 31: a v in operands says how many
-//! spans    = each: calls v (so many symbols without times are in it, one at least), from v (less
-//!            the time of the event before, the sign in the lowest bit), length v, before v,
-//!            after v: before + calls + after moments lie evenly in it, each at from + its number *
-//!            (length / (moments + 1)), in parts of 2^-32 ticks, but not before the event before;
-//!            it begins with an event as of operation 13
+//! spans    = each: calls << 1 | part v (so many symbols without times are in it, one at least),
+//!            from v (less the time of the event before, the sign in the lowest bit), length v, and
+//!            if part: before v, after v, else 0: before + calls + after moments lie evenly in it,
+//!            each at from + its number * (length / (moments + 1)), in parts of 2^-32 ticks, but
+//!            not before the event before; it begins with an event as of operation 13
 //! ```
 //! `v` is an unsigned LEB128 number of at most 64 bits; strings are a `v` length and UTF-8 bytes.
 //! Fixed-size numbers are little-endian. Predictions come from [`crate::mirror`], with packing 2

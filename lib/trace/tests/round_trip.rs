@@ -3,8 +3,8 @@
 
 use sptrace_addr::Svma;
 use sptrace_trace::{
-    Ending, Entry, Event, Function, FunctionId, Header, Item, Module, Note, Section, Span,
-    StreamEncoder, StreamInfo, Summary, TraceError, TraceReader, TraceWriter, Turn,
+    Ending, Entry, Event, Function, FunctionId, Header, Item, Module, Note, Section, StreamEncoder,
+    StreamInfo, Summary, TraceError, TraceReader, TraceWriter, Turn,
 };
 
 const FUNCTIONS: u32 = 300;
@@ -199,7 +199,7 @@ fn write_as(events: &[Event], flush_every: usize, is_in_order: bool) -> Vec<u8> 
     });
     let mut encoder = writer.encoder(stream.unwrap());
     if is_in_order {
-        encoder.run().finish(Span::default());
+        assert_eq!(encoder.run().stop(), 0);
     }
     for (n, event) in events.iter().enumerate() {
         encode(&mut encoder, event);

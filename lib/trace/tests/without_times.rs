@@ -19,6 +19,7 @@ impl XorShift {
 /// What is told, and what shall be read.
 struct Told {
     random: XorShift,
+    /// Of the last event.
     tsc: u64,
     depth: u64,
     /// A program goes through the same calls again and again.
@@ -89,13 +90,14 @@ impl Told {
                 let tsc = spread.at(before + n + 1).max(self.tsc);
                 self.expect(tsc, returned, callee, is_tail);
             }
-            assert_eq!(run.calls(), calls);
-            run.finish(Span {
+            assert_eq!(run.stop(), calls);
+            let span = Span {
                 from_tsc: from,
                 to_tsc: to,
                 moments: first + second,
                 before,
-            });
+            };
+            encoder.end_run(calls, span, spread.at(before + calls));
             before += calls;
             if self.random.below(3) == 0 {
                 // What is told then is said to be in the span.
@@ -107,8 +109,8 @@ impl Told {
                 });
             }
         }
-        self.tsc = self.tsc.max(to);
-        encoder.between(self.tsc, self.tsc);
+        let end = self.tsc.max(to);
+        encoder.between(end, end);
     }
 
     /// A call, or nothing but returns, at a time of their own.

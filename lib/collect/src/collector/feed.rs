@@ -10,7 +10,7 @@ mod shadow;
 
 use std::io::{Error, Write};
 
-use sptrace_trace::{Function, FunctionId, Module, ModuleId, TraceError, TraceWriter};
+use sptrace_trace::{Function, FunctionId, Module, ModuleId, Run, Span, TraceError, TraceWriter};
 
 use crate::decode::module::{PLACE_ENTRY, PLACE_OPEN, PLACE_TAIL};
 use crate::decode::names::Naming;
@@ -216,6 +216,21 @@ impl<W: Write> Sink for Feed<'_, W> {
         !is_watched && line.is_plain() && !line.has_open()
     }
 
+    #[inline]
+    fn takes_runs(&self) -> bool {
+        self.recorder.tally.is_none() && self.takes_rows()
+    }
+
+    #[inline]
+    fn run(&mut self) -> Option<Run<'_>> {
+        Some(self.lane.line.encoder.run())
+    }
+
+    #[inline]
+    fn end_run(&mut self, calls: u64, span: Span, last_tsc: u64) {
+        self.lane.line.encoder.end_run(calls, span, last_tsc);
+    }
+
     #[inline(never)]
     fn row(&mut self, high: u64, mut events: &[Plain], spans: &[(u64, u64)]) {
         let high = high << 32;
@@ -223,6 +238,9 @@ impl<W: Write> Sink for Feed<'_, W> {
             tally.come_to(high | u64::from(first.stamp), high | u64::from(last.stamp));
             let called = events.iter().filter_map(|event| event.place.callee());
             called.for_each(|callee| tally.add(callee));
+        }
+        if self.lane.line.encoder.is_in_order() {
+            return self.row_in_order(high, events, spans);
         }
         while !events.is_empty() {
             let mut burst = self.lane.line.encoder.burst();
@@ -240,6 +258,26 @@ impl<W: Write> Sink for Feed<'_, W> {
             }
             burst.finish();
             events = later;
+        }
+    }
+}
+
+impl<W: Write> Feed<'_, W> {
+    /// The same, where blocks are those of calls without times.
+    fn row_in_order(&mut self, high: u64, events: &[Plain], spans: &[(u64, u64)]) {
+        let encoder = &mut self.lane.line.encoder;
+        for event in events {
+            let (tsc, place) = (high | u64::from(event.stamp), event.place);
+            match (place.callee(), place.as_span()) {
+                (Some(callee), _) if place.is_tail() => encoder.tail(tsc, callee),
+                (Some(callee), _) => encoder.enter(tsc, callee),
+                (None, None) => encoder.exit(tsc),
+                (None, Some(span)) => {
+                    if let Some((from, to)) = spans.get(span) {
+                        encoder.between(*from, *to);
+                    }
+                }
+            }
         }
     }
 }

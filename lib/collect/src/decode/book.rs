@@ -65,6 +65,8 @@ pub struct AddressBook {
     pub is_preview: bool,
     /// Last targets of calls through pointers, by a hash of the address.
     pub(super) recent: Box<[Recent; RECENT]>,
+    /// How often something has changed in a process.
+    changes: u64,
     unknown_module: Option<ModuleId>,
     unknown: HashMap<u64, Unknown>,
     kernel: Option<ModuleId>,
@@ -98,6 +100,7 @@ impl Default for AddressBook {
             without_end: WithoutEnd::default(),
             is_preview: false,
             recent: Box::new([Recent::default(); RECENT]),
+            changes: 0,
             unknown_module: None,
             unknown: HashMap::new(),
             kernel: None,
@@ -111,6 +114,25 @@ impl AddressBook {
     /// Something has changed in a process: what addresses meant before they need not mean now.
     pub fn forget_recent(&mut self) {
         self.recent.fill(Recent::default());
+        self.changes += 1;
+    }
+
+    /// What was known of addresses and ids holds as long as this stays the same.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The callee with this low half of an address, if it was called not long ago.
+    #[inline]
+    pub(super) fn recent_callee(&self, pid: u32, low: u32) -> Option<FunctionId> {
+        let target = LOW_HALF | u64::from(low);
+        let recent = &self.recent[Recent::slot(target)];
+        match recent.callee {
+            Target::Function(callee) if recent.target == target && recent.pid == pid => {
+                Some(callee)
+            }
+            _ => None,
+        }
     }
 
     /// The direct callee of a place.

@@ -173,6 +173,14 @@ impl Open {
         self.next.take()
     }
 
+    /// The thread has waited so long for the host, in which no call has lasted longer.
+    pub(super) fn waited(&mut self, ticks: u64) {
+        if self.is_mixed() {
+            let begun = self.frames.iter_mut().map(|frame| &mut frame.begun);
+            begun.for_each(|begun| *begun = begun.saturating_add(ticks << HOW_BITS));
+        }
+    }
+
     /// All that have ended last have an exit in the trace.
     #[inline]
     pub(super) fn have_exits(&self) -> bool {

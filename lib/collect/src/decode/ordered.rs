@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use sptrace_trace::FunctionId;
+use sptrace_trace::{FunctionId, Spread};
 use sptrace_wire::record::{ANCHOR, CONTROL_IDS};
 
 use super::mixed::{End, Ends, How};
@@ -21,41 +21,6 @@ use super::{Cursor, Decoder, ToStub};
 
 /// If a stamp is earlier than what came before, a later one is looked for among so many records.
 const EARLIER: usize = 16;
-/// Times in a row are counted in such parts of a tick, if they leave room for so many bits.
-const FRACTION_BITS: u32 = 32;
-
-/// Moments that lie evenly between two times, which they leave out.
-struct Spread {
-    from: u64,
-    part: u64,
-    passed: u64,
-    fraction_bits: u32,
-}
-
-impl Spread {
-    fn new(from: u64, to: u64, moments: usize) -> Self {
-        let all = to - from;
-        let fraction_bits = all.leading_zeros().min(FRACTION_BITS);
-        Self {
-            from,
-            // What is shifted out is zero.
-            part: (all << fraction_bits) / (moments as u64 + 1),
-            passed: 0,
-            fraction_bits,
-        }
-    }
-
-    #[inline]
-    fn next(&mut self) -> u64 {
-        self.passed += self.part;
-        self.now()
-    }
-
-    fn now(&self) -> u64 {
-        self.from + (self.passed >> self.fraction_bits)
-    }
-}
-
 impl<S: Sink> Decoder<'_, S> {
     /// True if a call that was recorded in order stands at `at`.
     #[inline]
@@ -65,7 +30,11 @@ impl<S: Sink> Decoder<'_, S> {
 
     /// What it is of, and its halves.
     #[inline(always)]
-    fn look_up_in_order(&self, halves: &[AtomicU32], at: usize) -> Option<(Looked, usize)> {
+    pub(super) fn look_up_in_order(
+        &self,
+        halves: &[AtomicU32],
+        at: usize,
+    ) -> Option<(Looked, usize)> {
         let [stack, id, ..] = halves.get(at..)? else {
             return None;
         };
@@ -93,6 +62,10 @@ impl<S: Sink> Decoder<'_, S> {
         at: usize,
         wide_callee: &mut Option<u64>,
     ) -> Option<usize> {
+        if self.sink.takes_runs() && !self.cursor.ordered.is_mixed() {
+            row.flush(self.sink);
+            return self.familiar(halves, at, wide_callee);
+        }
         let mut looked_up = std::mem::take(&mut self.cursor.ordered.looked_up);
         let end = self.look_up_all(halves, at, &mut looked_up);
         let from = self.cursor.last_tsc;
@@ -105,9 +78,9 @@ impl<S: Sink> Decoder<'_, S> {
                 self.sink.between(from, to);
             }
         }
-        let mut time = Spread::new(from, to, looked_up.len());
-        for looked in &looked_up {
-            let tsc = time.next();
+        let time = Spread::new(from, to, looked_up.len() as u64);
+        for (number, looked) in (1..).zip(&looked_up) {
+            let tsc = time.at(number);
             if takes_rows && let Some(made) = self.plain(halves, looked, tsc) {
                 self.add_to(row, made);
                 continue;
@@ -119,7 +92,7 @@ impl<S: Sink> Decoder<'_, S> {
             }
             takes_rows = self.takes_plain(wide_callee);
         }
-        self.cursor.last_tsc = time.now();
+        self.cursor.last_tsc = time.at(looked_up.len() as u64);
         self.cursor.ordered.looked_up = looked_up;
         Some(end)
     }
@@ -141,7 +114,7 @@ impl<S: Sink> Decoder<'_, S> {
             if looked.place.kind() & PLACE_INDIRECT == 0 {
                 at += 2;
             } else {
-                let callee = self.recent_callee(self.cursor.pid, halves.get(at + 2));
+                let callee = self.recent_callee(halves.get(at + 2));
                 let resolved = callee.and_then(|callee| looked.place.resolved(callee));
                 looked.place = resolved.unwrap_or(looked.place);
                 at += 3;
@@ -159,7 +132,7 @@ impl<S: Sink> Decoder<'_, S> {
 
     /// The time of the next record from `at` on that has one, else the latest that there can be.
     #[inline]
-    fn next_time(&self, halves: &[AtomicU32], at: usize) -> u64 {
+    pub(super) fn next_time(&self, halves: &[AtomicU32], at: usize) -> u64 {
         let stamped = self.stamped_at(halves, at);
         stamped.map_or_else(|| self.later_time(halves, at), |stamped| stamped.tsc)
     }
@@ -200,7 +173,7 @@ impl<S: Sink> Decoder<'_, S> {
         let callee = match place.callee() {
             Some(callee) => callee,
             None if place.kind() & PLACE_INDIRECT == 0 => return None,
-            None => self.recent_callee(self.cursor.pid, halves.get(looked.at as usize + 2))?,
+            None => self.recent_callee(halves.get(looked.at as usize + 2))?,
         };
         Some(Made {
             place: looked.stack,
@@ -241,7 +214,7 @@ impl<S: Sink> Decoder<'_, S> {
     }
 
     /// A call that needs a closer look. False: what comes from here on is not wanted.
-    fn one_in_order(
+    pub(super) fn one_in_order(
         &mut self,
         halves: &[AtomicU32],
         at: usize,
@@ -404,7 +377,7 @@ impl<S: Sink> Decoder<'_, S> {
         }
     }
 
-    fn tell(&mut self, tsc: u64, callee: FunctionId, ended: &Ended) {
+    pub(super) fn tell(&mut self, tsc: u64, callee: FunctionId, ended: &Ended) {
         use super::module::PLACE_ENTRY;
         self.tell_ended(tsc, ended);
         let kind = match ended.goes_on {

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use sptrace_trace::FunctionId;
 
 use super::Decoder;
-use super::book::{LOW_HALF, Recent, Target};
 use super::module::{PLACE_ENTRY, PLACE_INDIRECT, PLACE_TAIL};
 use super::sink::{Plain, Sink};
 
@@ -55,7 +54,7 @@ impl<S: Sink> Decoder<'_, S> {
         mut last: u32,
         batch: &mut [Plain],
     ) -> (usize, usize) {
-        let (areas, pid) = (self.areas, self.cursor.pid);
+        let areas = self.areas;
         for (count, looked) in batch.iter_mut().enumerate() {
             let Some([stamp, id, ..]) = halves.get(at..) else {
                 return (count, at);
@@ -71,7 +70,7 @@ impl<S: Sink> Decoder<'_, S> {
             let mut length = 2;
             if !place.is_plain() {
                 let callee = match place.kind() {
-                    CALL | TAIL => self.recent_callee(pid, halves.get(at + 2)),
+                    CALL | TAIL => self.recent_callee(halves.get(at + 2)),
                     _ => None,
                 };
                 let Some(resolved) = callee.and_then(|callee| place.resolved(callee)) else {
@@ -89,14 +88,8 @@ impl<S: Sink> Decoder<'_, S> {
 
     /// The callee whose low half was recorded, if it was called not long ago.
     #[inline]
-    pub(super) fn recent_callee(&self, pid: u32, low: Option<&AtomicU32>) -> Option<FunctionId> {
-        let target = LOW_HALF | u64::from(low?.load(Ordering::Relaxed));
-        let recent = &self.book.recent[Recent::slot(target)];
-        match recent.callee {
-            Target::Function(callee) if recent.target == target && recent.pid == pid => {
-                Some(callee)
-            }
-            _ => None,
-        }
+    pub(super) fn recent_callee(&self, low: Option<&AtomicU32>) -> Option<FunctionId> {
+        let low = low?.load(Ordering::Relaxed);
+        self.book.recent_callee(self.cursor.pid, low)
     }
 }

@@ -3,7 +3,7 @@
 //! A recording's sink is `collector/feed.rs`, which hands on to the trace; tests have one that
 //! keeps what it is told.
 
-use sptrace_trace::FunctionId;
+use sptrace_trace::{FunctionId, Run, Span};
 use sptrace_wire::record::FRAME_OPEN;
 
 use super::module::Place;
@@ -92,4 +92,18 @@ pub trait Sink: Naming {
     /// Plain events in the order of time, all with this high half of the clock, and the spans that
     /// begin among them, as [`Self::between`] would be told of each.
     fn row(&mut self, high: u64, events: &[Plain], spans: &[(u64, u64)]);
+
+    /// Calls without times may be told in runs.
+    fn takes_runs(&self) -> bool {
+        false
+    }
+
+    /// For calls without times; when they happened is said by [`Self::end_run`], before anything
+    /// else is told.
+    fn run(&mut self) -> Option<Run<'_>> {
+        None
+    }
+
+    /// So many calls were in the run, the last of them at this time of the span.
+    fn end_run(&mut self, _calls: u64, _span: Span, _last_tsc: u64) {}
 }

@@ -114,7 +114,7 @@ impl<S: Sink> Decoder<'_, S> {
             (THROUGH, Some(stood_at)) => {
                 end += 1;
                 let low = halves.get(record.end);
-                (stood_at, self.recent_callee(self.cursor.pid, low)?)
+                (stood_at, self.recent_callee(low)?)
             }
             _ => return None,
         };

@@ -5,7 +5,10 @@ mod in_order;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use sptrace_trace::{Function, FunctionId, Module, ModuleId};
+use sptrace_trace::{
+    Entry, Event, Function, FunctionId, Header, Item, Module, ModuleId, Run, Span, StreamEncoder,
+    StreamInfo, Summary, TraceReader, TraceWriter,
+};
 use sptrace_wire::record::*;
 
 use super::book::AddressBook;
@@ -54,6 +57,9 @@ struct Kept {
     /// Addresses of the functions that it has numbered.
     named: Vec<u64>,
     takes_rows: bool,
+    /// Calls without times are told in runs; each is written into a trace of its own.
+    takes_runs: bool,
+    run: Option<(TraceWriter<Vec<u8>>, StreamEncoder)>,
     until_tsc: u64,
 }
 
@@ -63,6 +69,8 @@ impl Default for Kept {
             told: Vec::new(),
             named: Vec::new(),
             takes_rows: true,
+            takes_runs: false,
+            run: None,
             until_tsc: u64::MAX,
         }
     }
@@ -129,6 +137,37 @@ impl Sink for Kept {
     }
     fn takes_rows(&self) -> bool {
         self.takes_rows
+    }
+    fn takes_runs(&self) -> bool {
+        self.takes_runs
+    }
+    fn run(&mut self) -> Option<Run<'_>> {
+        let mut writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
+        let stream = writer.stream(&StreamInfo::default()).unwrap();
+        let encoder = writer.encoder(stream);
+        let (_, encoder) = self.run.insert((writer, encoder));
+        Some(encoder.run())
+    }
+    fn end_run(&mut self, calls: u64, span: Span, last_tsc: u64) {
+        let (mut writer, mut encoder) = self.run.take().unwrap();
+        encoder.end_run(calls, span, last_tsc);
+        writer.write_block(&mut encoder).unwrap();
+        let bytes = writer.finish(&Summary::default()).unwrap();
+        let mut reader = TraceReader::new(&bytes[..]).unwrap();
+        while let Some(item) = reader.next_item().unwrap() {
+            let Item::Block(block) = item else { continue };
+            for event in block.events() {
+                match event.unwrap() {
+                    Event::Exit { tsc } => self.exit(tsc),
+                    Event::Enter { tsc, callee, entry } => {
+                        let tail = if entry == Entry::Tail { PLACE_TAIL } else { 0 };
+                        self.enter(tsc, PLACE_ENTRY | tail, callee, |_| None);
+                    }
+                    Event::Between { tsc, back, ahead } => self.between(tsc - back, tsc + ahead),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
     }
     fn row(&mut self, high: u64, events: &[Plain], spans: &[(u64, u64)]) {
         for event in events {

@@ -190,7 +190,11 @@ impl<'a> Events<'a> {
     fn span(&mut self) -> Result<Option<Event>, Malformed> {
         let calls = self.spans.v()?;
         let (from, length) = (self.spans.v()?, self.spans.v()?);
-        let (before, after) = (self.spans.v()?, self.spans.v()?);
+        let (before, after) = match calls & 1 {
+            0 => (0, 0),
+            _ => (self.spans.v()?, self.spans.v()?),
+        };
+        let calls = calls >> 1;
         let at = &mut self.at;
         let from = at.tsc.wrapping_add(from >> 1 ^ (from & 1).wrapping_neg());
         let to = from.checked_add(length).ok_or(LATE)?;

@@ -1,7 +1,7 @@
 //! The events of a block where each has its time.
 //!
-//! Part of the [`super`] decoder. Two bits say what an event is; the function that is entered is the
-//! predicted one ([`crate::mirror`]) or named.
+//! Part of the [`super`] decoder. Two bits say what an event is; the function that is entered is
+//! the predicted one ([`crate::mirror`]) or named.
 
 use super::{Block, function, read_operation};
 use crate::encoder::{KIND_EXIT, KIND_NAMED, KIND_PREDICTED, operation};

@@ -8,6 +8,7 @@
 use super::burst::{MAX_OPERAND_BYTES, put_operand, put_time};
 use super::*;
 use crate::foretell::{Foretold, Symbol, What};
+#[cfg(doc)]
 use crate::spread::Spread;
 
 /// Symbols in a word of [`Coding::hits`].
@@ -68,7 +69,7 @@ pub struct Span {
     pub before: u64,
 }
 
-/// Calls in a row, all recorded without times; nothing has happened before [`Self::finish`].
+/// Calls in a row, all recorded without times; nothing has happened before [`Self::stop`].
 #[must_use]
 pub struct Run<'a> {
     encoder: &'a mut StreamEncoder,
@@ -137,22 +138,14 @@ impl<'a> Run<'a> {
         self.make_room();
     }
 
-    /// So many calls are in it.
-    pub fn calls(&self) -> u64 {
-        self.calls
-    }
-
-    /// They happened then.
-    pub fn finish(mut self, span: Span) {
+    /// It is over; gives how many calls were in it. When they happened is to be said by
+    /// [`StreamEncoder::end_run`], before anything else happens.
+    pub fn stop(mut self) -> u64 {
         if let Some(word) = self.coding.hits.last_mut() {
             *word = self.hits;
         }
-        let (encoder, calls) = (self.encoder, self.calls);
-        if calls > 0 {
-            encoder.put_span(&mut self.coding.spans, calls, span);
-        }
-        encoder.order = Some(self.coding);
-        encoder.pack_if_full();
+        self.encoder.order = Some(self.coding);
+        self.calls
     }
 }
 
@@ -177,6 +170,20 @@ impl StreamEncoder {
         })
     }
 
+    /// The calls of a run, which is over, happened then, the last one of them at `last_tsc`, as
+    /// [`Spread`] says.
+    #[inline]
+    pub fn end_run(&mut self, calls: u64, span: Span, last_tsc: u64) {
+        if calls > 0
+            && let Some(mut coding) = self.order.take()
+        {
+            self.put_span(&mut coding.spans, calls, span);
+            self.last_tsc = self.last_tsc.max(last_tsc);
+            self.order = Some(coding);
+            self.pack_if_full();
+        }
+    }
+
     fn put_span(&mut self, spans: &mut Vec<u8>, calls: u64, span: Span) {
         let Span {
             from_tsc: from,
@@ -185,17 +192,17 @@ impl StreamEncoder {
             before,
         } = span;
         let last = self.last_tsc;
-        put_v(spans, calls);
-        put_v(
-            spans,
-            from.wrapping_sub(last) << 1 ^ (from.wrapping_sub(last) as i64 >> 63) as u64,
-        );
+        let ahead = from.wrapping_sub(last) as i64;
+        let after = moments.saturating_sub(before.saturating_add(calls));
+        let is_part = before > 0 || after > 0;
+        put_v(spans, calls << 1 | u64::from(is_part));
+        put_v(spans, (ahead << 1 ^ ahead >> 63) as u64);
         put_v(spans, to - from);
-        put_v(spans, before);
-        put_v(spans, moments.saturating_sub(before.saturating_add(calls)));
+        if is_part {
+            put_v(spans, before);
+            put_v(spans, after);
+        }
         self.events += usize::from(last.max(from) < to);
-        let spread = Spread::new(from, to, moments);
-        self.last_tsc = last.max(spread.at(before + calls));
         self.span = (from, to);
         self.is_span_due = true;
     }

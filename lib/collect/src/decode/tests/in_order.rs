@@ -32,10 +32,18 @@ fn calls_in_order_end_where_the_stack_shows_it_and_their_times_lie_between_stamp
         Exit(850),
         Enter(850, PLACE_ENTRY, 4),
     ];
-    for takes_rows in [true, false] {
+    for (takes_rows, takes_runs) in [(true, true), (true, false), (false, false)] {
         let mut thread = Thread::new();
         thread.sink.takes_rows = takes_rows;
-        assert_eq!(in_order(&mut thread, &calls), want);
+        thread.sink.takes_runs = takes_runs;
+        let mut told = in_order(&mut thread, &calls);
+        if takes_runs {
+            // The span is told again behind what had to be looked at by itself.
+            assert_eq!(told.first(), want.first());
+            told = without_spans(told);
+            told.insert(0, Between(100, 1000));
+        }
+        assert_eq!(told, want);
         assert_eq!(thread.torn, Torn::default());
     }
 }
@@ -144,11 +152,14 @@ struct Program {
     open: Vec<(u32, bool)>,
     written: Vec<u32>,
     calls: usize,
+    /// None of its calls has a stamp.
+    is_in_order: bool,
 }
 
 impl Program {
     fn new(seed: u64, tsc: u64) -> Self {
         Self {
+            is_in_order: false,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             tsc,
             open: Vec::new(),
@@ -180,7 +191,7 @@ impl Program {
         let place = outer - 16 * (1 + self.one_of(3) as u32);
         let low = CODE as u32 + 8 * self.one_of(3) as u32;
         let kind = self.one_of(10);
-        let is_stamped = kind < 3;
+        let is_stamped = kind < 3 && !self.is_in_order;
         if is_stamped {
             // The anchor is before the pair.
             let stamp = self.stamp();
@@ -279,5 +290,59 @@ fn calls_with_stamps_and_in_order_are_told_alike_one_by_one_and_in_a_row() {
         }
         assert_eq!(calls, program.calls);
         assert!(ends > 0 && ends <= calls);
+    }
+}
+
+/// What was told, without where spans of time begin, which are told again in a run.
+fn without_spans(told: Vec<Told>) -> Vec<Told> {
+    let is_event = |told: &Told| !matches!(told, Between(..));
+    told.into_iter().filter(is_event).collect()
+}
+
+#[test]
+fn calls_in_order_are_told_alike_one_by_one_and_in_runs() {
+    for seed in 1..20 {
+        let start = HIGH + 0xfff0_0000;
+        let mut program = Program::new(seed, start);
+        program.is_in_order = true;
+        let mut threads = [true, false].map(|takes_runs| {
+            let mut thread = Thread::new();
+            thread.cursor = Cursor::new(PID, start);
+            thread.sink.takes_rows = takes_runs;
+            thread.sink.takes_runs = takes_runs;
+            thread
+        });
+        let mut calls = 0;
+        for n in 0..6 {
+            let tsc = program.tsc;
+            let mut chunk = program.chunk();
+            program.tsc += 5_000_000;
+            // A number of a callee that must not be known any more, and a stack that is another.
+            if n == 2 {
+                for thread in &mut threads {
+                    thread.book.forget_recent();
+                }
+                chunk.extend([0x1000_0000, ORDERED, 0x7000_0f00, ORDERED]);
+                program.calls += 2;
+            }
+            let [in_runs, one_by_one] = threads.each_mut().map(|thread| {
+                thread.cursor.begin_chunk(tsc);
+                thread.cursor.until_tsc = program.tsc;
+                let mut told = without_spans(thread.chunk(&chunk));
+                for told in &mut told {
+                    if let Enter(_, kind, _) = told {
+                        *kind &= !PLACE_INDIRECT;
+                    }
+                }
+                assert_eq!(thread.torn, Torn::default());
+                told
+            });
+            let first = in_runs.iter().zip(&one_by_one).position(|(a, b)| a != b);
+            assert_eq!(first, None, "chunk {n} of seed {seed}");
+            assert_eq!(in_runs.len(), one_by_one.len());
+            let is_call = |told: &&Told| matches!(told, Enter(..));
+            calls += in_runs.iter().filter(is_call).count();
+        }
+        assert_eq!(calls, program.calls);
     }
 }

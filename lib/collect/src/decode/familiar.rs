@@ -1,0 +1,299 @@
+//! Calls in order from sites that were met before: the hot loop of a host that records them.
+//!
+//! Part of the [`Decoder`]. What an id stands for, and which function its site lies in, is one
+//! entry of a table; so a call needs that, what it ends ([`super::open`]), and its symbol in a
+//! [`sptrace_trace::Run`]. It has no time of its own there, and its times are only known where the
+//! row ends. What needs a closer look is left to `ordered.rs`, at the time that it has in the row.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sptrace_trace::{FunctionId, Span, Spread};
+use sptrace_wire::record::CONTROL_IDS;
+
+use super::book::AddressBook;
+use super::mixed::How;
+use super::module::PLACE_INDIRECT;
+use super::open::{Ended, Made, Open};
+use super::process::Areas;
+use super::sink::Sink;
+use super::{Cursor, Decoder};
+
+/// Sites that are kept at hand at first, and at most; powers of two. Most threads use few.
+const SITES: usize = 1 << 12;
+const MOST_SITES: usize = 1 << 16;
+/// Beside the number of a callee: its call is a jump; it is called through a pointer, and the entry
+/// of its site and of its address says more.
+const TAIL: u32 = 1 << 31;
+const THROUGH: u32 = 1 << 30;
+/// Of no site, and of no function.
+const NOBODY: u32 = u32::MAX;
+
+/// What is known of a site, or of one with the callee that a pointer led to.
+#[derive(Clone, Copy)]
+struct Site {
+    id: u32,
+    /// Low half of the callee, where it is a pointer's.
+    low: u32,
+    callee: u32,
+    caller: u32,
+}
+
+/// What is known of the sites that were met.
+#[derive(Clone, Default)]
+pub(super) struct Familiar {
+    sites: Vec<Site>,
+    /// How often one of them has taken the place of another.
+    replaced: usize,
+    /// What they were known by: see [`super::book::AddressBook::changes`], and how many areas.
+    known_by: (u64, usize),
+}
+
+impl Familiar {
+    /// Forgets all if something has changed since.
+    pub(super) fn known_by(&mut self, changes: u64, areas: usize) {
+        if self.known_by != (changes, areas) {
+            self.known_by = (changes, areas);
+            self.sites.fill(Site::NONE);
+        }
+    }
+
+    #[inline(always)]
+    fn at(&self, id: u32, low: u32) -> Option<Site> {
+        let site = self.sites.get(slot(id, low, self.sites.len()))?;
+        (site.id == id && site.low == low).then_some(*site)
+    }
+
+    #[inline(never)]
+    fn keep(&mut self, site: Site) {
+        let all = self.sites.len();
+        if all == 0 {
+            self.sites.resize(SITES, Site::NONE);
+        } else if self.replaced > all / 2 && all < MOST_SITES {
+            let larger = vec![Site::NONE; all * 2];
+            for site in std::mem::replace(&mut self.sites, larger) {
+                self.sites[slot(site.id, site.low, all * 2)] = site;
+            }
+            self.replaced = 0;
+        }
+        let all = self.sites.len();
+        let place = &mut self.sites[slot(site.id, site.low, all)];
+        let is_other = place.id != 0 && (place.id, place.low) != (site.id, site.low);
+        self.replaced += usize::from(is_other);
+        *place = site;
+    }
+}
+
+impl Site {
+    /// No record has this id.
+    const NONE: Self = Self {
+        id: 0,
+        low: 0,
+        callee: 0,
+        caller: NOBODY,
+    };
+}
+
+#[inline(always)]
+fn slot(id: u32, low: u32, all: usize) -> usize {
+    const _: () = assert!(MOST_SITES <= 1 << 16);
+    let mixed = (id ^ low.rotate_left(13)).wrapping_mul(0x9E37_79B1);
+    (mixed >> 16) as usize & all.wrapping_sub(1)
+}
+
+/// Why a run ends.
+enum Stop {
+    /// No call in order comes next.
+    Other,
+    /// One that needs a closer look.
+    Closer,
+    /// One that is taken already, and does more than to return from calls.
+    Taken(Made, Ended),
+}
+
+/// The row that a run is part of.
+#[derive(Clone, Copy)]
+struct Whole {
+    /// Where it ends.
+    end: usize,
+    to_tsc: u64,
+    /// So many calls are in it.
+    moments: u64,
+}
+
+impl<S: Sink> Decoder<'_, S> {
+    /// As [`Self::in_order`], for a sink that takes runs, where no calls have stamps and ends.
+    pub(super) fn familiar(
+        &mut self,
+        halves: &[AtomicU32],
+        mut at: usize,
+        wide_callee: &mut Option<u64>,
+    ) -> Option<usize> {
+        let from_tsc = self.cursor.last_tsc;
+        let (mut before, mut whole) = (0, None);
+        loop {
+            let (calls, stop) = match self.takes_plain(wide_callee) {
+                true => self.run_of(halves, &mut at),
+                false if self.is_in_order(halves, at) => (0, Stop::Closer),
+                false => (0, Stop::Other),
+            };
+            let Whole { end, to_tsc, .. } = *whole.get_or_insert_with(|| {
+                let (end, more) = match stop {
+                    Stop::Other => (at, 0),
+                    _ => self.count_in_order(halves, at),
+                };
+                let to_tsc = self.next_time(halves, end).max(from_tsc);
+                let moments = before + calls + more;
+                Whole {
+                    end,
+                    to_tsc,
+                    moments,
+                }
+            });
+            let moments = whole.map_or(0, |whole| whole.moments);
+            let spread = Spread::new(from_tsc, to_tsc, moments);
+            let span = Span {
+                from_tsc,
+                to_tsc,
+                moments,
+                before,
+            };
+            before += calls;
+            self.sink.end_run(calls, span, spread.at(before));
+            if let Stop::Other = stop {
+                self.cursor.last_tsc = spread.at(before);
+                return Some(at);
+            }
+            before += 1;
+            let tsc = spread.at(before);
+            self.cursor.last_tsc = tsc;
+            self.sink.between(from_tsc, to_tsc);
+            match stop {
+                Stop::Taken(made, ended) => self.tell(tsc, made.callee, &ended),
+                _ if self.one_in_order(halves, at, tsc, wide_callee) => {}
+                _ => return None,
+            }
+            at += self.length_in_order(halves, at);
+            if at >= end {
+                return Some(at);
+            }
+        }
+    }
+
+    /// Takes calls from `at` on, and goes on there; gives how many, and why it is over.
+    fn run_of(&mut self, halves: &[AtomicU32], at: &mut usize) -> (u64, Stop) {
+        let known = Known {
+            areas: self.areas,
+            book: self.book,
+            pid: self.cursor.pid,
+        };
+        let Cursor {
+            ordered: open,
+            familiar,
+            ..
+        } = &mut *self.cursor;
+        let Some(mut run) = self.sink.run() else {
+            return (0, Stop::Closer);
+        };
+        let stop = loop {
+            let Some([stack, id, ..]) = halves.get(*at..) else {
+                break Stop::Other;
+            };
+            let (stack, id) = (stack.load(Ordering::Relaxed), id.load(Ordering::Relaxed));
+            if stack == 0 {
+                break Stop::Other;
+            }
+            let mut site = familiar.at(id, 0);
+            if site.is_some_and(|site| site.callee == THROUGH) {
+                let low = halves.get(*at + 2).map(|low| low.load(Ordering::Relaxed));
+                site = low.and_then(|low| familiar.at(id, low));
+                site = site.filter(|site| site.callee != THROUGH);
+            }
+            let site =
+                match site.map_or_else(|| known.learn((&*open, &mut *familiar), halves, *at), Ok) {
+                    Ok(site) => site,
+                    Err(stop) => break stop,
+                };
+            let made = Made {
+                place: stack,
+                callee: FunctionId(site.callee & !TAIL),
+                caller: (site.caller != NOBODY).then_some(FunctionId(site.caller)),
+                is_tail: site.callee & TAIL != 0,
+                // How long it lasts nobody asks where no call has stamps.
+                tsc: 0,
+                how: How::InOrder,
+            };
+            let ended = open.add(made);
+            if ended.left != 0 || !open.have_exits() {
+                break Stop::Taken(made, ended);
+            }
+            run.call(ended.returned, made.callee, ended.goes_on);
+            *at += if site.low == 0 { 2 } else { 3 };
+        };
+        (run.stop(), stop)
+    }
+
+    /// Where the row of calls in order from `at` on ends, and how many there are.
+    fn count_in_order(&self, halves: &[AtomicU32], mut at: usize) -> (usize, u64) {
+        let mut calls = 0;
+        while let Some((_, length)) = self.look_up_in_order(halves, at) {
+            (at, calls) = (at + length, calls + 1);
+        }
+        (at, calls)
+    }
+
+    fn length_in_order(&self, halves: &[AtomicU32], at: usize) -> usize {
+        self.look_up_in_order(halves, at)
+            .map_or(2, |(_, length)| length)
+    }
+}
+
+/// What sites are looked up in.
+struct Known<'a> {
+    areas: &'a Areas,
+    book: &'a AddressBook,
+    pid: u32,
+}
+
+impl Known<'_> {
+    /// What is known of the site of the record at `at`, which is kept, if all of it can be said at
+    /// once.
+    #[inline(never)]
+    fn learn(
+        &self,
+        (open, familiar): (&Open, &mut Familiar),
+        halves: &[AtomicU32],
+        at: usize,
+    ) -> Result<Site, Stop> {
+        let half = |n: usize| halves.get(at + n).map(|half| half.load(Ordering::Relaxed));
+        let id = half(1).filter(|id| *id >= CONTROL_IDS).unwrap_or(0);
+        let place = self.areas.quick(id).filter(|place| place.is_in_order());
+        let place = place.ok_or(Stop::Other)?;
+        let mut low = 0;
+        let callee = match place.kind() & PLACE_INDIRECT {
+            0 => place.callee(),
+            _ => {
+                low = half(2).filter(|low| *low != 0).ok_or(Stop::Closer)?;
+                self.book.recent_callee(self.pid, low)
+            }
+        };
+        let callee = callee.filter(|callee| callee.0 < THROUGH);
+        let (Some(callee), Some(caller)) = (callee, open.caller(id)) else {
+            return Err(Stop::Closer);
+        };
+        let site = Site {
+            id,
+            low,
+            callee: callee.0 | if place.is_tail() { TAIL } else { 0 },
+            caller: caller.map_or(NOBODY, |caller| caller.0),
+        };
+        if place.kind() & PLACE_INDIRECT != 0 {
+            familiar.keep(Site {
+                low: 0,
+                callee: THROUGH,
+                ..site
+            });
+        }
+        familiar.keep(site);
+        Ok(site)
+    }
+}
