@@ -17,6 +17,9 @@ use std::ops::Range;
 
 /// LZ4 expands a byte to at most 255.
 const MAX_EXPANSION: usize = 255;
+/// A block of calls without times, which says of many events in one word that they happened, has
+/// less than these.
+const MAX_EVENTS: u64 = 1 << 17;
 
 /// A frame that is open at the start of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,10 +46,11 @@ pub struct Block {
     raw: Vec<u8>,
     hidden: u64,
     carried: Vec<Frame>,
-    /// It has symbols, spans and, as `kinds`, hits.
+    /// Calls have no times: it has symbols and spans.
     is_in_order: bool,
     symbols: u64,
-    kinds: Range<usize>,
+    /// Two of each event, or one of each symbol.
+    bits: Range<usize>,
     spans: Range<usize>,
     times: Range<usize>,
     operands: Range<usize>,
@@ -75,7 +79,7 @@ impl Block {
             carried: Vec::new(),
             is_in_order: packing & WITHOUT_TIMES != 0,
             symbols: 0,
-            kinds: 0..0,
+            bits: 0..0,
             spans: 0..0,
             times: 0..0,
             operands: 0..0,
@@ -121,6 +125,9 @@ impl Block {
             false => self.events.div_ceil(32),
         };
         let words = usize::try_from(words).unwrap_or(usize::MAX);
+        if self.is_in_order && self.events > MAX_EVENTS {
+            return Err(Malformed("a block has too many events"));
+        }
         bytes_of[0] = words
             .checked_mul(8)
             .ok_or(Malformed("a block has too many events"))?;
@@ -131,7 +138,7 @@ impl Block {
             *part = start..start + bytes;
             start = part.end;
         }
-        [self.kinds, self.spans, self.times, self.operands] = parts;
+        [self.bits, self.spans, self.times, self.operands] = parts;
         Ok(())
     }
 

@@ -170,7 +170,7 @@ impl StreamEncoder {
     /// A call begins.
     pub fn enter(&mut self, tsc: u64, callee: FunctionId) {
         if self.is_in_order() {
-            return self.call_at(tsc, 0, callee, false);
+            return self.call_at(tsc, callee, false);
         }
         let mut burst = self.burst();
         burst.enter(tsc, callee);
@@ -212,7 +212,7 @@ impl StreamEncoder {
     /// The running function jumps to `callee`, which ends together with it.
     pub fn tail(&mut self, tsc: u64, callee: FunctionId) {
         if self.is_in_order() {
-            return self.call_at(tsc, 0, callee, true);
+            return self.call_at(tsc, callee, true);
         }
         let mut burst = self.burst();
         burst.tail(tsc, callee);
@@ -223,7 +223,7 @@ impl StreamEncoder {
     /// With no such frame it is the end of one that was opened before the trace.
     pub fn exit(&mut self, tsc: u64) {
         if self.is_in_order() {
-            return self.exits_at(tsc, 1);
+            return self.exit_at(tsc);
         }
         let mut burst = self.burst();
         burst.exit(tsc);

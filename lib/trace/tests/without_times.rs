@@ -117,11 +117,15 @@ impl Told {
     fn timed(&mut self, encoder: &mut StreamEncoder, n: usize) {
         self.tsc += self.random.below(50_000);
         let (returned, callee, is_tail) = self.next(n);
-        encoder.call_at(self.tsc, returned, callee, is_tail);
+        (0..returned).for_each(|_| encoder.exit(self.tsc));
+        match is_tail {
+            true => encoder.tail(self.tsc, callee),
+            false => encoder.enter(self.tsc, callee),
+        }
         self.expect(self.tsc, returned, callee, is_tail);
         if self.random.below(4) == 0 && self.depth > 1 {
             self.depth -= 1;
-            encoder.exits_at(self.tsc + 7, 1);
+            encoder.exit(self.tsc + 7);
             self.tsc += 7;
             self.expected.push(Event::Exit { tsc: self.tsc });
         }

@@ -84,7 +84,7 @@ impl Familiar {
 }
 
 impl Site {
-    /// No record has this id.
+    /// No call has this id.
     const NONE: Self = Self {
         id: 0,
         low: 0,
@@ -106,7 +106,7 @@ enum Stop {
     Other,
     /// One that needs a closer look.
     Closer,
-    /// One that is taken already, and does more than to return from calls.
+    /// One that is taken already, and does more than to return from a number of calls.
     Taken(Made, Ended),
 }
 
@@ -199,7 +199,8 @@ impl<S: Sink> Decoder<'_, S> {
                 break Stop::Other;
             };
             let (stack, id) = (stack.load(Ordering::Relaxed), id.load(Ordering::Relaxed));
-            if stack == 0 {
+            // Not written, or no call: of what was never met the table says nothing.
+            if stack == 0 || id < CONTROL_IDS {
                 break Stop::Other;
             }
             let mut site = familiar.at(id, 0);
@@ -223,7 +224,8 @@ impl<S: Sink> Decoder<'_, S> {
                 how: How::InOrder,
             };
             let ended = open.add(made);
-            if ended.left != 0 || !open.have_exits() {
+            let is_more = ended.left != 0 || !open.have_exits();
+            if is_more || !run.has_room(ended.returned) {
                 break Stop::Taken(made, ended);
             }
             run.call(ended.returned, made.callee, ended.goes_on);
@@ -265,7 +267,7 @@ impl Known<'_> {
         at: usize,
     ) -> Result<Site, Stop> {
         let half = |n: usize| halves.get(at + n).map(|half| half.load(Ordering::Relaxed));
-        let id = half(1).filter(|id| *id >= CONTROL_IDS).unwrap_or(0);
+        let id = half(1).unwrap_or(0);
         let place = self.areas.quick(id).filter(|place| place.is_in_order());
         let place = place.ok_or(Stop::Other)?;
         let mut low = 0;

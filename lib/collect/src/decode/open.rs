@@ -176,8 +176,10 @@ impl Open {
     /// The thread has waited so long for the host, in which no call has lasted longer.
     pub(super) fn waited(&mut self, ticks: u64) {
         if self.is_mixed() {
-            let begun = self.frames.iter_mut().map(|frame| &mut frame.begun);
-            begun.for_each(|begun| *begun = begun.saturating_add(ticks << HOW_BITS));
+            for frame in &mut self.frames {
+                let begun = (frame.begun >> HOW_BITS).saturating_add(ticks) << HOW_BITS;
+                frame.begun = begun | frame.begun & ((1 << HOW_BITS) - 1);
+            }
         }
     }
 

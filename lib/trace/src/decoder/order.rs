@@ -79,7 +79,7 @@ impl<'a> Events<'a> {
     pub(super) fn resume(block: &'a Block, paused: Paused) -> Self {
         let part = |from: usize, end: usize| Cursor::new(&block.raw[from..end]);
         Self {
-            hits: &block.raw[block.kinds.clone()],
+            hits: &block.raw[block.bits.clone()],
             spans: part(paused.spans, block.spans.end),
             times: part(paused.times, block.times.end),
             operands: part(paused.operands, block.operands.end),

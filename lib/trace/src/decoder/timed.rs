@@ -50,7 +50,7 @@ impl<'a> Events<'a> {
 
     pub(super) fn resume(block: &'a Block, paused: Paused) -> Self {
         Self {
-            kinds: &block.raw[block.kinds.clone()],
+            kinds: &block.raw[block.bits.clone()],
             times: Cursor::new(&block.raw[paused.times..block.times.end]),
             operands: Cursor::new(&block.raw[paused.operands..block.operands.end]),
             index: paused.index,

@@ -8,9 +8,9 @@
 use super::burst::{MAX_OPERAND_BYTES, put_operand, put_time};
 use super::*;
 use crate::foretell::{Foretold, Symbol, What};
-#[cfg(doc)]
-use crate::spread::Spread;
 
+/// So many events at most are in a run: what a reader has to tell of a block is bounded.
+const MAX_RUN_EVENTS: usize = 1 << 16;
 /// Symbols in a word of [`Coding::hits`].
 const WORD: usize = 64;
 
@@ -75,6 +75,8 @@ pub struct Run<'a> {
     encoder: &'a mut StreamEncoder,
     coding: Box<Coding>,
     calls: u64,
+    /// With the returns.
+    events: usize,
     /// Whether the symbols since the last whole word were foretold.
     hits: u64,
 }
@@ -87,6 +89,7 @@ impl<'a> Run<'a> {
             hits: coding.hits.last().copied().unwrap_or(0),
             coding,
             calls: 0,
+            events: 0,
         };
         run.make_room();
         run
@@ -105,7 +108,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// So many calls return, and then one begins, or the running one goes on as `callee`.
+    /// One call more may be in it, before which so many return.
+    #[inline(always)]
+    pub fn has_room(&self, returned: usize) -> bool {
+        self.events + returned < MAX_RUN_EVENTS
+    }
+
+    /// So many calls return, for which there is room, and then one begins, or the running one goes
+    /// on as `callee`.
     #[inline(always)]
     pub fn call(&mut self, returned: usize, callee: FunctionId, is_tail: bool) {
         let function = callee.0.min(FUNCTION_LIMIT - 1);
@@ -125,6 +135,7 @@ impl<'a> Run<'a> {
         encoder.mirror.go_on(returned, function, is_tail);
         encoder.events += returned + 1;
         self.calls += 1;
+        self.events += returned + 1;
         if coding.symbols.is_multiple_of(WORD) {
             self.end_word();
         }
@@ -171,7 +182,7 @@ impl StreamEncoder {
     }
 
     /// The calls of a run, which is over, happened then, the last one of them at `last_tsc`, as
-    /// [`Spread`] says.
+    /// [`crate::Spread`] says.
     #[inline]
     pub fn end_run(&mut self, calls: u64, span: Span, last_tsc: u64) {
         if calls > 0
@@ -234,25 +245,23 @@ impl StreamEncoder {
         self.events += returned + usize::from(what != What::Exits);
     }
 
-    /// So many calls return at that time, and then one begins, or the running one goes on as
-    /// `callee`. Where [`Self::is_in_order`].
-    pub fn call_at(&mut self, tsc: u64, returned: usize, callee: FunctionId, is_tail: bool) {
+    /// A call begins at that time, or the running one goes on as `callee`.
+    pub(super) fn call_at(&mut self, tsc: u64, callee: FunctionId, is_tail: bool) {
         self.may_tell_span();
         let function = callee.0.min(FUNCTION_LIMIT - 1);
         let what = if is_tail { What::TailAt } else { What::CallAt };
-        self.at(tsc, what, returned, function);
-        let open = self.calls_open.saturating_sub(returned as u32);
-        self.calls_open = open + u32::from(!is_tail);
-        self.mirror.go_on(returned, function, is_tail);
+        self.at(tsc, what, 0, function);
+        self.calls_open += u32::from(!is_tail);
+        self.mirror.go_on(0, function, is_tail);
         self.pack_if_full();
     }
 
-    /// So many calls return at that time. Where [`Self::is_in_order`].
-    pub fn exits_at(&mut self, tsc: u64, returned: usize) {
+    /// A call returns at that time.
+    pub(super) fn exit_at(&mut self, tsc: u64) {
         self.may_tell_span();
-        self.at(tsc, What::Exits, returned, 0);
-        self.calls_open = self.calls_open.saturating_sub(returned as u32);
-        self.mirror.leave(returned);
+        self.at(tsc, What::Exits, 1, 0);
+        self.calls_open = self.calls_open.saturating_sub(1);
+        self.mirror.leave(1);
         self.pack_if_full();
     }
 

@@ -9,8 +9,8 @@ use sptrace_trace::format::{SECTION_HEADER_BYTES, header_check};
 use sptrace_trace::values::{Piece, Values, What};
 use sptrace_trace::{
     Counted, EarlyEnd, ExitStatus, Function, FunctionId, Header, KeyColumn, KeyTold, Level, Module,
-    ModuleId, Note, SYSTEM_CALLS, Section, StreamEncoder, StreamInfo, Summary, TableRow, TableSums,
-    TraceWriter, Turn, Window,
+    ModuleId, Note, SYSTEM_CALLS, Section, Span, Spread, StreamEncoder, StreamInfo, Summary,
+    TableRow, TableSums, TraceWriter, Turn, Window,
 };
 
 /// Numbers that are the same in each run.
@@ -78,6 +78,9 @@ pub fn trace(has_kernel: bool) -> Vec<u8> {
         let mut encoder = writer.encoder(stream);
         for round in 0..12 {
             program(&mut encoder, 1000 + round * 5000);
+            if round >= 6 {
+                without_times(&mut encoder, 4100 + round * 5000);
+            }
             if round % 4 == 3 {
                 writer.write_block(&mut encoder).unwrap();
             }
@@ -161,6 +164,28 @@ fn program(e: &mut StreamEncoder, t: u64) {
     e.inherit_open(t + 1800, FunctionId(3));
     e.blocked(t + 2400, 1000);
     e.exit(t + 3000);
+}
+
+/// Calls whose times nobody knows, between this time and a later one: two runs of one span.
+fn without_times(e: &mut StreamEncoder, t: u64) {
+    let (from_tsc, to_tsc, moments) = (t, t + 500, 8);
+    let spread = Spread::new(from_tsc, to_tsc, moments);
+    for before in [0, 4] {
+        let mut run = e.run();
+        run.call(0, FunctionId(4), false);
+        run.call(0, FunctionId(5), false);
+        run.call(1, FunctionId(2), before > 0);
+        run.call(1, FunctionId(1), false);
+        let span = Span {
+            from_tsc,
+            to_tsc,
+            moments,
+            before,
+        };
+        let calls = run.stop();
+        e.end_run(calls, span, spread.at(before + calls));
+        e.unwound(t + 250, 2);
+    }
 }
 
 /// What the kernel does meanwhile.

@@ -346,3 +346,49 @@ fn calls_in_order_are_told_alike_one_by_one_and_in_runs() {
         assert_eq!(calls, program.calls);
     }
 }
+
+#[test]
+fn a_record_without_an_id_is_no_call() {
+    for takes_runs in [true, false] {
+        let mut thread = Thread::new();
+        thread.sink.takes_runs = takes_runs;
+        let calls = [0x1000, ORDERED, 0x0f00, ORDERED, 0x0e00, 0];
+        let told = in_order(&mut thread, &[&calls[..], &[0x0e00, ORDERED]].concat());
+        let callees = told.iter().filter_map(|told| match told {
+            Enter(_, _, callee) => Some(*callee),
+            _ => None,
+        });
+        assert!(callees.clone().all(|callee| callee == 4) && callees.count() > 0);
+    }
+}
+
+#[test]
+fn returns_of_many_at_once_are_told_one_by_one() {
+    const DEEP: u32 = 100_000;
+    let mut thread = Thread::new();
+    thread.sink.takes_runs = true;
+    let deeper = (0..DEEP).flat_map(|n| [0x7000_0000 - 16 * n, ORDERED]);
+    let calls: Vec<u32> = deeper.chain([0x7000_0000, ORDERED]).collect();
+    let told = in_order(&mut thread, &calls);
+    let exits = told.iter().filter(|told| matches!(told, Exit(_)));
+    assert_eq!(exits.count(), DEEP as usize);
+    assert_eq!(thread.torn, Torn::default());
+}
+
+#[test]
+fn a_call_has_not_lasted_while_its_thread_waited_for_the_host() {
+    let mut thread = Thread::new();
+    thread.cursor = thread.cursor.mixed();
+    let begins = [0x1000, PLACED, 100, ENTRY];
+    let waits = control(700, BLOCKED, 550);
+    let chunk = [&begins[..], &waits, &[800, EXIT]].concat();
+    let told = thread.chunk(&chunk);
+    assert_eq!(told.last(), Some(&Exit(800)));
+    let lengths: Vec<_> = thread.cursor.take_lengths().collect();
+    let length = Length {
+        stamped: 1,
+        in_order: 0,
+        ticks: 150,
+    };
+    assert_eq!(lengths, [(FunctionId(1), length)]);
+}
