@@ -76,6 +76,13 @@ def a_function_that_closes_its_own_rule_is_not_in_it(b):
 
 
 @case
+def calls_that_are_recorded_where_they_are_made_close_a_rule(b):
+    for stamps in ([], ["--stamps", "auto"], ["--stamps", "none"]):
+        rounds(b, 3, "--between", "render", "start", "call:line#3", *stamps)
+        assert counts(b) == {"render": 1, "draw": 2, "line": 4}, (stamps, counts(b))
+
+
+@case
 def a_rule_opens_again(b):
     rounds(b, 9, "--between", "parse", "call:prepare#2", "call:finish", "--times", "3")
     assert counts(b) == {"parse": 3, "word": 6}, counts(b)

@@ -45,6 +45,9 @@ all() {
         part "count.$turn" python3 tests/transparency.py --programs "$programs" --option=--count
         part "order.$turn" python3 tests/transparency.py --programs "$programs" --option=--stamps --option=none
         part "order.kill.$turn" python3 tests/transparency.py --programs "$programs" --kill --seed "$turn" --option=--stamps --option=none
+        part "order.calls.$turn" python3 tests/transparency.py --programs "$programs" --option=--stamps --option=none --option=--syscalls=all
+        part "auto.calls.$turn" python3 tests/transparency.py --programs "$programs" --option=--stamps --option=auto --option=--syscalls=all
+        part "order.within.$turn" python3 tests/transparency.py --programs "$programs" --option=--stamps --option=none --option=-F --option='*a*'
         part "auto.$turn" python3 tests/transparency.py --programs "$programs" --option=--stamps --option=auto
         part "auto.kill.$turn" python3 tests/transparency.py --programs "$programs" --kill --seed "$turn" --option=--stamps --option=auto
         part "values.$turn" python3 tests/values.py --programs "$programs" --wild 10000000

@@ -141,6 +141,20 @@ def the_hottest_function_is_first(b):
 
 
 @case
+def times_of_calls_in_order_are_marked(b):
+    for stamps in ("none", "auto"):
+        t = b.top(1000000, "run", "-q", "--stamps", stamps)
+        try:
+            if not t.shows(r"~\S+ \S+ +~\S+ \S+ .* f_often$"): raise Failed(f"{stamps}: no estimate is shown:\n{t.text()}")
+            t.type("c")
+            if not t.shows(r"^by calls\n.*\n.* f_often$"): raise Failed(f"{stamps}: f_often is not first by calls:\n{t.text()}")
+            t.type("l")
+            if not t.shows(r"f_often \(left out\)$") or not t.shows(r"^ *[\d,]+ +0 .* f_often \(left out\)$"): raise Failed(f"{stamps}: f_often is not left out:\n{t.text()}")
+            print(t.text(), file=sys.stderr)
+        finally: t.close()
+
+
+@case
 def the_end_gives_the_terminal_back(b):
     t = b.top(40000)
     try:

@@ -8,6 +8,7 @@ pub mod acts;
 pub mod common;
 pub mod counts;
 pub mod door;
+mod hooks;
 pub mod image;
 pub mod marks;
 mod orders;

@@ -79,6 +79,8 @@ pub struct Collector<W: Write> {
     recorder: Recorder<W>,
     watch: Option<levels::Watch>,
     lengths: Option<lengths::Lengths>,
+    /// Among calls in order there are frames whose ends are told.
+    has_ends: bool,
     /// What is counted from here on is not in the trace.
     has_counted_all: bool,
     /// What payloads bid.
@@ -118,6 +120,7 @@ impl<W: Write> Collector<W> {
             recorder: Recorder::new(writer),
             watch: None,
             lengths: None,
+            has_ends: false,
             has_counted_all: false,
             heeded: bidden::Heeded::default(),
             added: tables::Added::default(),
@@ -141,6 +144,18 @@ impl<W: Write> Collector<W> {
     pub fn watch(&mut self, calls: Calls, classifier: Classifier) {
         self.recorder.writer.classify(classifier);
         self.recorder.calls = Some(calls);
+    }
+
+    /// Among calls in order there are frames whose ends are told. To be said before anything is
+    /// recorded.
+    pub fn have_ends(&mut self) {
+        self.has_ends = true;
+    }
+
+    /// Calls with so many others around them are left out here, not by the agents. To be said
+    /// before anything is recorded.
+    pub fn limit_depth(&mut self, calls: u32) {
+        self.recorder.depth_limit = calls;
     }
 
     /// What has happened of these events since this was asked last.

@@ -53,6 +53,7 @@ use sptrace_trace::FunctionId;
 use sptrace_wire::record as wire;
 
 use book::{AddressBook, CalledFrom, LOW_HALF, Target};
+use mixed::Ends;
 use module::{PLACE_ENTRY, PLACE_EXIT, PLACE_INDIRECT, PLACE_TAIL};
 use process::Areas;
 use record::{Call, Record};
@@ -133,10 +134,17 @@ impl Cursor {
         }
     }
 
-    /// The same where some calls are recorded in order.
+    /// The same where some calls are recorded in order, and it is asked how long calls last.
     #[must_use]
     pub fn mixed(mut self) -> Self {
-        self.ordered.mix();
+        self.ordered.have_ends(Ends::measured());
+        self
+    }
+
+    /// The same where calls are recorded in order, but there are frames whose ends are told.
+    #[must_use]
+    pub fn with_ends(mut self) -> Self {
+        self.ordered.have_ends(Ends::default());
         self
     }
 
@@ -255,10 +263,7 @@ impl<S: Sink> Decoder<'_, S> {
             if self.cursor.lazy.is_some() {
                 self.settle_lazy(None);
             }
-            match self.cursor.ordered.is_mixed() {
-                true => self.end_told(tsc),
-                false => self.sink.exit(tsc),
-            }
+            self.returned(tsc);
             return true;
         }
         let is_tail = kind & PLACE_TAIL != 0;
@@ -276,6 +281,14 @@ impl<S: Sink> Decoder<'_, S> {
             }
         }
         true
+    }
+
+    /// The innermost call whose end has a record has returned.
+    fn returned(&mut self, tsc: u64) {
+        match self.cursor.ordered.is_mixed() {
+            true => self.end_told(tsc),
+            false => self.sink.exit(tsc),
+        }
     }
 
     /// What is called, or jumped to. None: a PLT stub, so the next jump tells.

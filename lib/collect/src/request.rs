@@ -111,9 +111,10 @@ impl Options {
 
     /// What the calls of modules are planned for.
     pub(crate) fn plans(&self) -> Plans {
+        let system_calls = self.system_calls.is_some();
         match (self.counts, self.limit) {
-            _ if self.stamps == Stamps::None => Plans::InOrder,
-            _ if self.stamps == Stamps::Auto => Plans::Mixed,
+            _ if self.stamps == Stamps::None => Plans::InOrder { system_calls },
+            _ if self.stamps == Stamps::Auto => Plans::Mixed { system_calls },
             (true, _) => Plans::Count,
             (false, Some(_)) => Plans::Levels,
             (false, None) => Plans::Record,

@@ -105,7 +105,7 @@ fn writer_of(opened: &mut Opened, header: &Header) -> Result<TraceWriter<Output>
 fn collector_of(
     opened: &mut Opened,
     header: &Header,
-    options: &Options,
+    (options, reactor): (&Options, &Reactor),
 ) -> Result<Collector<Output>, TraceeError> {
     let mut collector = Collector::new(writer_of(opened, header)?);
     collector.tap(options.tap.clone());
@@ -121,8 +121,13 @@ fn collector_of(
         let tsc = crate::clock::tsc();
         collector.note(&Note::InOrder { tsc, is_in_part });
     }
-    if is_in_part {
-        collector.mix(header.tsc_hz);
+    if options.stamps != Stamps::Full {
+        collector.limit_depth(options.depth_limit);
+    }
+    match options.stamps {
+        Stamps::Auto => collector.mix(header.tsc_hz),
+        Stamps::None if has_ends(options, reactor) => collector.have_ends(),
+        _ => {}
     }
     Ok(collector)
 }
@@ -148,6 +153,11 @@ fn has_roots(options: &Options, reactor: &Reactor) -> bool {
     !options.within.is_empty() || !reactor.between().rules().is_empty()
 }
 
+/// Are there frames whose ends are told, whatever becomes of calls?
+fn has_ends(options: &Options, reactor: &Reactor) -> bool {
+    options.system_calls.is_some() || has_roots(options, reactor)
+}
+
 fn values_of(options: &Options, reactor: &Reactor) -> Values {
     Values::new(options.values.clone(), options.payloads.clone())
         .with_frames(options.depth_limit > 0 || has_roots(options, reactor))
@@ -157,13 +167,18 @@ fn arena_of(options: &Options, reactor: &Reactor, tsc_hz: u64) -> Result<Arena, 
     let arena = Arena::new(ArenaOptions {
         chunks: options.chunks,
         drop_when_full: options.drop_when_full,
-        depth_limit: options.depth_limit,
+        depth_limit: match options.stamps {
+            Stamps::Full => options.depth_limit,
+            // It is not known there how deep a call in order is.
+            Stamps::Auto | Stamps::None => 0,
+        },
         loader: options.loader,
         memory_limit: options.at_start.memory_limit(),
         counts: options.counts,
         levels: options.limit.is_some(),
-        in_order: options.stamps == Stamps::None,
-        mixed: options.stamps == Stamps::Auto,
+        in_order: options.stamps == Stamps::None && !has_ends(options, reactor),
+        mixed: options.stamps == Stamps::Auto
+            || options.stamps == Stamps::None && has_ends(options, reactor),
         roots_only: has_roots(options, reactor),
     })?;
     if let Some(asked) = &options.system_calls {
@@ -196,6 +211,7 @@ fn filters_of(options: &Options, reactor: &Reactor) -> Filters {
         options.decide.clone(),
     )
     .counting(options.counts || options.stamps != Stamps::Full || options.limit.is_some())
+    .in_order(options.stamps == Stamps::None)
     .switched(reactor.switch().cloned())
 }
 
@@ -217,7 +233,7 @@ impl Session {
         events.reactor.between().arm(arena.control());
         let image = image::load(&arena, agent)?;
         let mut opened = output_of(&options, &events.reactor)?;
-        let mut collector = collector_of(&mut opened, header, &options)?;
+        let mut collector = collector_of(&mut opened, header, (&options, &events.reactor))?;
         let (relay, (reactor, sources)) = (events.relay.take(), events.split(&mut collector));
         let (send, commands) = channel();
         let shared = Arc::new(Shared {

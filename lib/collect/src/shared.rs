@@ -148,9 +148,13 @@ impl Shared {
             || self.filters.has_hooks()
             || !self.reactor.gates().is_empty()
             || self.values.are_wanted();
-        match needs_functions {
-            true => self.options.plans(),
-            false => load::Plans::SystemCalls,
+        match self.options.plans() {
+            _ if !needs_functions => load::Plans::SystemCalls,
+            // A hook cannot lead to the slot of a call in order, but to one of another kind.
+            load::Plans::InOrder { system_calls } if self.filters.has_hooks() => {
+                load::Plans::Mixed { system_calls }
+            }
+            plans => plans,
         }
     }
 
@@ -288,7 +292,7 @@ impl Shared {
         // What is counted or recorded in order keeps all return addresses.
         if !matches!(
             self.options.plans(),
-            load::Plans::Count | load::Plans::InOrder
+            load::Plans::Count | load::Plans::InOrder { .. }
         ) {
             outcome.seen_in_part = c.seen_in_part();
         }

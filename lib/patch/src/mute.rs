@@ -62,7 +62,7 @@ pub fn mute(
 }
 
 /// Writes record number `i` of the table at `offset`.
-fn put(plan: &mut [u8], offset: u32, i: u32, record: &[u8]) {
+pub(crate) fn put(plan: &mut [u8], offset: u32, i: u32, record: &[u8]) {
     let at = offset as usize + i as usize * record.len();
     if let Some(place) = plan.get_mut(at..at + record.len()) {
         place.copy_from_slice(record);

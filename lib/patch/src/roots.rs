@@ -175,9 +175,10 @@ impl Made {
             return false;
         }
         let mut t = Builder::new(Svma(self.base));
+        let is_ruled = hook.rules.opens | hook.rules.closes != 0;
         let bytes = (range.covered.0 - range.start.0) as usize;
         let original = object.code_from(range.start).and_then(|c| c.get(..bytes));
-        let (true, Some(original)) = (t.hook(object, &range), original) else {
+        let (true, Some(original)) = (t.hook(object, &range, is_ruled), original) else {
             return false;
         };
         let offset = |svma: Svma| svma.0.wrapping_sub(self.base) as u32;

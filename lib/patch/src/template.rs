@@ -449,14 +449,18 @@ impl Builder {
         is_moved && end.is_some()
     }
 
-    /// The hook at a function's entry: its return, the interception, what was moved.
-    pub fn hook(&mut self, object: &Object<'_>, range: &HookRange) -> bool {
+    /// The hook at a function's entry: its return, the interception, what was moved. `is_ruled`:
+    /// its calls turn rules.
+    pub fn hook(&mut self, object: &Object<'_>, range: &HookRange, is_ruled: bool) -> bool {
         self.code.extend([0x48, 0x8d, 0x64, 0x24, 0xf8]);
         self.call_common(common::HOOK_EXIT);
         self.header.exit_id = self.here();
         self.code.push(0xc3);
         debug_assert_eq!(self.code.len() as u64, HOOK_ENTRY);
-        self.call_common(common::HOOK);
+        self.call_common(match is_ruled {
+            true => common::HOOK_RULED,
+            false => common::HOOK,
+        });
         self.header.entry_id = self.here();
         debug_assert_eq!(u64::from(self.header.entry_id), HOOK_ENTRY_ID);
         if !self.relocate(object, range.start, range.moved_end) {

@@ -148,6 +148,11 @@ impl<W: Write> TraceWriter<W> {
             .unwrap_or_default()
     }
 
+    /// The same of all functions, by number; those that are not there have class 0.
+    pub fn classes(&self) -> &[u64] {
+        &self.classes
+    }
+
     /// Begins a stream.
     ///
     /// # Errors

@@ -110,6 +110,10 @@ pub const LEFT_OUT: u32 = 19;
 /// the record of one in order. It has no payload.
 pub const PLACED: u32 = 20;
 
+/// So far below the stack pointer at a call is what [`PLACED`], [`AT_STACK`] and [`SYSTEM_CALL`]
+/// say of it: where it stands in the slot of a call in order when that writes its record.
+pub const PLACE_BELOW_BYTES: u64 = 16;
+
 /// In the number of a [`SYSTEM_CALL`]: nothing is nested in it, and its return may be seen later or
 /// never.
 pub const CALL_ALONE: u32 = 1 << 31;

@@ -8,7 +8,9 @@
 //! table    = CaptureTable, CallCaptures * calls, then what these point to, in any order:
 //!            Arm * arms (the first is for all other arguments), u64 * values, Load * loads
 //! record   = the 16 bytes of SYSTEM_CALL and so on (see [`crate::record`]), then
-//!            SYSTEM_CALL:   thread u32 (0: the stream's own), reserved u32, argument u64 * 6
+//!            SYSTEM_CALL:   thread u32 (0: the stream's own), place u32 (where the stack pointer
+//!                           stood, as [`crate::record::PLACED`] says it; 0: not known),
+//!                           argument u64 * 6
 //!            SYSTEM_RETURN: number u32 ([`UNKNOWN_NUMBER`]: not known), reserved u32, result i64
 //!            SIGNAL:        thread u32, reserved u32; its pieces are the siginfo_t (Before), if
 //!                           the handler has asked for it, and of what the handler goes back to

@@ -79,9 +79,7 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
     let kernel = args.kernel;
     let shows = args.record.shown();
     let stamps = args.stamps.asked().unwrap_or(Stamps::Full);
-    let beside = [(kernel.is_wanted(), "-K")];
-    let beside = beside.into_iter().chain(args.record.beside_stamps_none());
-    let fits = stamps.check(beside);
+    let fits = stamps.check(args.record.beside_stamps_none());
     let asked = shows.and_then(|shows| {
         fits?;
         let mut request = args.record.request(Subject::Running, at_start)?;

@@ -102,7 +102,8 @@ pub struct RecordArgs {
     /// but for those in which threads begin
     #[arg(help_heading = WHAT, short = 'l', long, value_name = "GLOB")]
     module: Vec<String>,
-    /// Patch nothing that is first reached below this depth
+    /// Patch nothing that is first reached below this depth. With --stamps auto and none: record no
+    /// call that is deeper
     #[arg(help_heading = WHAT, short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
     /// Record values of the functions that SPEC names: GLOB@arg1,arg2/s,retval/x32 and so on, or

@@ -13,8 +13,8 @@ pub struct StampArgs {
     /// When the clock is read: at the beginning and the end of each call, of calls that are not
     /// short, or for none. Without it exactly which functions are called is recorded, in which
     /// order, and inside of which others, at a part of the price. Times are estimates then, and
-    /// marked with ~. Without this option: full, but none where `run` starts a Go program, of which
-    /// full would show a part only
+    /// marked with ~; those of system calls are measured (--syscalls). Without this option: full,
+    /// but none where `run` starts a Go program, of which full would show a part only
     #[arg(help_heading = record::WHAT, long, value_enum, value_name = "WHEN")]
     stamps: Option<Stamps>,
 }

@@ -63,6 +63,7 @@ fn enter_root(hot: &Hot, word: StackWord, id: u64, hooked: &Special) {
     if !is_called {
         settle::settle(hot, rsp, true);
     }
+    let is_called = is_called || ordered::is_last(hot, rsp, entry);
     let is_root = state::control().roots_only != 0 && hot.root.get() == 0;
     if is_root && !between::is_open(hooked.rules) {
         return;
@@ -95,9 +96,10 @@ fn enter_root(hot: &Hot, word: StackWord, id: u64, hooked: &Special) {
         chunk::unmute(hot);
     }
     if replaced {
-        chunk::put_event(hot, id as u32, None);
+        chunk::put_entry(hot, id as u32, None, rsp);
         shadow::push(hot, rsp, id, 0);
     } else {
+        chunk::put_place(hot, rsp);
         chunk::put(hot, record::ENTERED, entry);
         shadow::push(hot, rsp, id | FRAME_OPEN, entry);
     }

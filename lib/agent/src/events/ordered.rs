@@ -62,6 +62,21 @@ fn settle_before(hot: &Hot, rsp: u64) {
     }
 }
 
+/// True if what was recorded last is a call in order, or a jump, from the stack pointer `rsp` to
+/// this function: then nothing has run in between.
+pub fn is_last(hot: &Hot, rsp: u64, function: u64) -> bool {
+    let Some([first, second, third]) = chunk::last(hot).filter(|_| counters::is_mixed()) else {
+        return false;
+    };
+    let place = (rsp - record::PLACE_BELOW_BYTES) as u32;
+    let is_direct = || {
+        let id = modules::in_area(third).filter(|id| slot::is_ordered(*id));
+        id.is_some_and(|id| slot::ordered_target(id) == function)
+    };
+    let is_through_pointer = || third == function as u32 && modules::in_area(second).is_some();
+    second == place && is_direct() || first == place && is_through_pointer()
+}
+
 /// A function was called where it is not seen; its return address is at `word`.
 pub fn unseen(hot: &Hot, word: u64, function: u64) {
     chunk::put(hot, record::AT_STACK, word - 8);

@@ -129,7 +129,7 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         common::SYSTEM_CALL if counted::is_creation() => counted::creates(f),
         common::SYSTEM_RETURN if counted::is_creation() => {}
         common::SPECIAL => special::enter(hot, f, mask),
-        common::HOOK => {
+        common::HOOK | common::HOOK_RULED => {
             hook::enter(hot, f);
             call_values::enter_hooked(hot, f, vectors, above + 8);
         }

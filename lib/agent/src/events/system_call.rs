@@ -252,7 +252,7 @@ fn record(
         _ => record::CALL_ALONE,
     };
     let [a, b, c, d, e, f] = *args;
-    let head = [u64::from(thread::borrower(hot)), a, b, c, d, e, f];
+    let head = [first_word(thread::borrower(hot), rsp), a, b, c, d, e, f];
     let pieces = captures.read(hot, args, None);
     chunk::put_values(hot, record::SYSTEM_CALL, number | alone, &head, pieces);
     if way == Way::Alone {
@@ -263,6 +263,12 @@ fn record(
         shadow::push(hot, rsp, id | FRAME_OPEN | FRAME_SYSTEM, number.into());
     }
     way
+}
+
+/// What a record begins with behind its payload: the thread, if it is another one than the
+/// stream's, and where the call is made, at the stack pointer `rsp`.
+pub(super) fn first_word(thread: u32, rsp: u64) -> u64 {
+    u64::from(thread) | (rsp - record::PLACE_BELOW_BYTES) << 32
 }
 
 /// It has been executed.

@@ -7,7 +7,7 @@
 //! over. From then on it has happened, and the shadow frame is put right there. Every case that is
 //! not plain is left to the slow path; then the answer is false.
 
-use crate::events::system_call::{RED_ZONE_BYTES, Way, arguments, way};
+use crate::events::system_call::{RED_ZONE_BYTES, Way, arguments, first_word, way};
 use crate::frames::shadow;
 use crate::memory::frame::Frame;
 use crate::memory::state::SHARING_NONE;
@@ -48,7 +48,7 @@ pub fn enter(hot: &Hot, f: &Frame, door: u64) -> bool {
     };
     certain::before(number, &args);
     let [a, b, c, d, e, g] = args;
-    let head = [0, a, b, c, d, e, g];
+    let head = [first_word(0, rsp), a, b, c, d, e, g];
     let record = (record::SYSTEM_CALL, number);
     let Some(begun) = write(hot, door, record, &head, &pieces) else {
         return false;

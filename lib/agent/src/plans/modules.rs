@@ -78,6 +78,15 @@ fn look_for_area(address: u64) -> Option<&'static Module> {
     found
 }
 
+/// The address in a patch area with this low half, as records have it. `None`: there is none.
+pub fn in_area(low: u32) -> Option<u64> {
+    let mut all = modules().filter(|m| m.area_start() != 0);
+    all.find_map(|m| {
+        let offset = u64::from(low.wrapping_sub(m.area_start() as u32));
+        (offset < m.area_bytes()).then_some(m.area_start() + offset)
+    })
+}
+
 /// The patch area that holds `address`.
 #[inline]
 pub fn area(address: u64) -> Option<Area> {

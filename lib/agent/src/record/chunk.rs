@@ -43,7 +43,11 @@ pub fn put_event(hot: &Hot, id: u32, callee: Option<u64>) {
 /// order.
 pub fn put_entry(hot: &Hot, id: u32, callee: Option<u64>, rsp: u64) {
     if counters::is_mixed() {
-        write(hot, id, Payload::Placed(rsp - PLACE_BELOW, callee));
+        write(
+            hot,
+            id,
+            Payload::Placed(rsp - record::PLACE_BELOW_BYTES, callee),
+        );
     } else {
         put_event(hot, id, callee);
     }
@@ -52,7 +56,7 @@ pub fn put_entry(hot: &Hot, id: u32, callee: Option<u64>, rsp: u64) {
 /// The same is said of a frame that is told next, not by a slot.
 pub fn put_place(hot: &Hot, rsp: u64) {
     if counters::is_mixed() {
-        put(hot, record::AT_STACK, rsp - PLACE_BELOW);
+        put(hot, record::AT_STACK, rsp - record::PLACE_BELOW_BYTES);
     }
 }
 
@@ -79,16 +83,22 @@ pub fn put_in_order(hot: &Hot, id: u32, callee: Option<u64>, stack: u64) {
     }
 }
 
+/// The halves of what was recorded last, so many of them. `None`: that is not in the chunk.
+pub fn last<const N: usize>(hot: &Hot) -> Option<[u32; N]> {
+    let first = state::process().arena() + chunk_offset(hot.chunk.get());
+    let bytes = size_of::<[u32; N]>() as u64;
+    let is_there = hot.muted.get() == 0 && hot.chunk.get() != NONE;
+    let is_there = is_there && (first + bytes..=first + CHUNK_BYTES).contains(&hot.cur.get());
+    // SAFETY: in the chunk that is this thread's; all records have a multiple of 4 bytes.
+    is_there.then(|| unsafe { ((hot.cur.get() - bytes) as *const [u32; N]).read() })
+}
+
 enum Payload {
     Nothing,
     Control(u64),
     Callee(u64),
     Placed(u64, Option<u64>),
 }
-
-/// So far below the stack pointer at a call is what is said of it: where it stands in the slot of a
-/// call in order when that writes its record.
-const PLACE_BELOW: u64 = 16;
 
 fn write(hot: &Hot, id: u32, payload: Payload) {
     let Some(now) = begin(hot, id, 0) else {

@@ -10,7 +10,7 @@
 //! ```text
 //!  rsp+0  rdx   +8 rcx   +16 flags   +24 rax   +32 id = return address into the slot
 //!  ENTRY, EXIT, FIRST, ENTRY_PLACED   +40 = stack pointer at the call site
-//!  HOOK                 +40 return addr +48 = stack pointer at the call site
+//!  HOOK, HOOK_RULED     +40 return addr +48 = stack pointer at the call site
 //!  SYSTEM_CALL, SYSTEM_RETURN   +40 = stack pointer at the instruction, less the red zone
 //!  INDIRECT, INDIRECT_PLACED   +40 target      +48 = stack pointer at the call site
 //!  TAIL, ENTRY_ONLY     +40 return addr +48 = stack pointer at the call site of the frame
@@ -33,7 +33,7 @@
 use crate::memory::state::END_BYTES;
 use crate::memory::thread::{FRAME_HELD, FRAME_KEPT, FRAME_QUIET, FRAME_QUIET_HELD, HOT, Hot};
 use crate::memory::{counters, pointers, rows, state};
-use crate::routines::{counts, door, marks, orders, placed, quick, silent, values};
+use crate::routines::{counts, door, hooks, marks, orders, placed, quick, silent, values};
 use core::arch::global_asm;
 use sptrace_wire::plan::{SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
 use sptrace_wire::record::{self, FRAME_OPEN, FRAME_SYSTEM, FRAME_VALUES};
@@ -178,6 +178,7 @@ global_asm!(
     values::values!(),
     counts::counts!(),
     orders::orders!(),
+    hooks::hooks!(),
     placed::placed!(),
     r#"
 sptrace_common_start:
@@ -353,29 +354,7 @@ sptrace_void_8:
 sptrace_slow_8:
     SLOW 8
 
-    /* A hooked function: nothing to do if its call was recorded, which is the top frame then. */
-    .p2align 6
-sptrace_hook:
-    SAVE
-    CHECK_THREAD sptrace_slow_10
-    mov rdx, gs:[TOPFRAME]
-    lea rcx, [rsp+48]
-    cmp rcx, [rdx]
-    jne sptrace_slow_10
-    bt qword ptr [rdx+8], 63
-    jc sptrace_slow_10
-    cmp qword ptr gs:[MUTED], 0
-    jne sptrace_slow_10
-    RESTORE
-    ret
-sptrace_slow_10:
-    SLOW 10
-    .p2align 4
-sptrace_hook_exit:
-    MARK SAVING, 0
-    nop dword ptr [rax]
-    SAVE
-    SLOW 11
+    HOOK_ROUTINES
     /* Within reach of the short jump that leads there once the area is retired. */
     SILENT_HOOK_EXIT
 
@@ -489,9 +468,11 @@ sptrace_system_call:
     CHECK_PUSH 168, sptrace_slow_12
     RESERVE_VALUES {call_bytes}, sptrace_slow_12
     STAMP_VALUES {system_call}, {call_bytes}, sptrace_void_12
+    mov dword ptr [rcx+16], 0
+    lea eax, [rsp+168-{place_below}]
+    mov [rcx+20], eax
     mov eax, [rsp+24]
     mov [rcx+8], eax
-    mov qword ptr [rcx+16], 0
     mov [rcx+24], rdi
     mov [rcx+32], rsi
     mov rdx, [rsp]
@@ -622,6 +603,7 @@ sptrace_common_offsets:
     .long sptrace_acts_first - sptrace_common_start
     .long sptrace_entry_placed - sptrace_common_start
     .long sptrace_indirect_placed - sptrace_common_start
+    .long sptrace_hook_ruled - sptrace_common_start
     .text
     "#,
     slow = sym crate::events::slow::slow,
@@ -659,6 +641,7 @@ sptrace_common_offsets:
     first_error = const ERRORS.start,
     unseen_way = const SYSTEM_CALL_EXIT + SYSTEM_CALL_UNSEEN,
     system_call = const record::SYSTEM_CALL,
+    place_below = const record::PLACE_BELOW_BYTES,
     system_return = const record::SYSTEM_RETURN,
     returned = const record::RETURNED,
     call_bytes = const CALL_BYTES + END_MARK_BYTES,

@@ -194,6 +194,7 @@ pub fn silence(area: Area) {
         (ENTRY_ONLY, RET),
         (ENTRY_ONLY_FIRST, RET),
         (HOOK, RET),
+        (HOOK_RULED, RET),
         (SYSTEM_CALL, RET),
         (SYSTEM_RETURN, RET),
         (INDIRECT, jump(INDIRECT, indirect)),

@@ -5,6 +5,7 @@
 //! are the [`Sink`] of what is decoded. Before a recording's start only the stack is kept
 //! (`feed/shadow.rs`, `feed/line.rs`). Must not know records, addresses and processes.
 
+mod deep;
 mod line;
 mod shadow;
 
@@ -18,6 +19,7 @@ use crate::decode::sink::{Inherited, Plain, Sink};
 use crate::event::calls::{Calls, Watched};
 use crate::tally::Tally;
 use crate::tap::{Told, Waiting};
+use deep::Deep;
 use line::Line;
 use shadow::Shadow;
 
@@ -32,6 +34,8 @@ pub(super) struct Recorder<W: Write> {
     pub(super) tapped: Option<Waiting>,
     /// What happened later is left out.
     pub(super) until_tsc: u64,
+    /// Calls with so many others around them are left out; 0: none.
+    pub(super) depth_limit: u32,
     /// The first error of the output, if any: recording ends then.
     pub(super) failed: Option<Error>,
 }
@@ -44,6 +48,22 @@ pub(super) struct Lane {
     pub(super) ppid: u32,
     pub(super) line: Line,
     pub(super) watched: Watched,
+    /// What is too deep, if something can be.
+    deep: Option<Deep>,
+}
+
+impl Lane {
+    /// Nothing is recorded yet of the thread with these numbers, whose parent is `ppid`.
+    pub(super) fn new((pid, tid, ppid): (u32, u32, u32), line: Line, depth_limit: u32) -> Self {
+        Self {
+            pid,
+            tid,
+            ppid,
+            line,
+            watched: Watched::default(),
+            deep: (depth_limit > 0).then(|| Deep::new(depth_limit)),
+        }
+    }
 }
 
 /// One thread's events on their way to the trace.
@@ -61,6 +81,7 @@ impl<W: Write> Recorder<W> {
             tally: None,
             tapped: None,
             until_tsc: u64::MAX,
+            depth_limit: 0,
             failed: None,
         }
     }
@@ -120,6 +141,11 @@ impl<W: Write> Sink for Feed<'_, W> {
         caller: impl FnOnce(bool) -> Option<FunctionId>,
     ) {
         let Self { recorder, lane } = self;
+        if let Some(deep) = &mut lane.deep
+            && !deep.enters(kind, lane.line.depth())
+        {
+            return;
+        }
         if let Some(calls) = &mut recorder.calls {
             let is_call = kind & (PLACE_TAIL | PLACE_OPEN) == 0;
             let (class, depth) = (recorder.writer.class(callee), lane.line.depth());
@@ -138,8 +164,19 @@ impl<W: Write> Sink for Feed<'_, W> {
         lane.line.enter(tsc, kind, callee);
     }
 
+    fn enter_kernel(&mut self, tsc: u64, callee: FunctionId) {
+        // It is told at any depth.
+        let mut deep = self.lane.deep.take();
+        deep.iter_mut().for_each(Deep::enters_kernel);
+        self.enter(tsc, PLACE_ENTRY, callee, |_| None);
+        self.lane.deep = deep;
+    }
+
     fn exit(&mut self, tsc: u64) {
         let Self { recorder, lane } = self;
+        if lane.deep.as_mut().is_some_and(|deep| !deep.exits()) {
+            return;
+        }
         if let Some(calls) = &mut recorder.calls {
             calls.exit(&mut lane.watched, lane.line.depth(), tsc, lane.pid);
             recorder.may_begin(lane);
@@ -147,18 +184,33 @@ impl<W: Write> Sink for Feed<'_, W> {
         lane.line.exit(tsc);
     }
 
-    fn unwound(&mut self, tsc: u64, frames: u32) {
+    fn unwound(&mut self, tsc: u64, mut frames: u32) {
+        if let Some(deep) = &mut self.lane.deep {
+            frames = deep.leaves(frames);
+            if frames == 0 {
+                return;
+            }
+        }
         self.lane.line.unwound(tsc, frames);
         self.lane.watched.unwound(self.lane.line.depth());
     }
 
-    fn closed(&mut self, tsc: u64, frames: u32) {
+    fn closed(&mut self, tsc: u64, mut frames: u32) {
+        if let Some(deep) = &mut self.lane.deep {
+            frames = deep.closes(frames);
+            if frames == 0 {
+                return;
+            }
+        }
         let found = self.lane.line.found_open();
         self.lane.line.close_open(tsc, frames);
         self.recorder.found_returned(self.lane, tsc, &found);
     }
 
     fn resumed(&mut self, tsc: u64, callee: FunctionId) {
+        if self.lane.deep.as_ref().is_some_and(|deep| !deep.is_empty()) {
+            return;
+        }
         if let Some(encoder) = self.lane.line.recording() {
             encoder.resumed(tsc, callee);
         }
@@ -207,13 +259,14 @@ impl<W: Write> Sink for Feed<'_, W> {
         }
     }
 
-    /// Not if calls are watched, if there is an end in time, if calls of before the start are open,
-    /// or if callers must be looked at because the end of an open call is not recorded.
+    /// Not if the end of an open call is waited for, if calls may be too deep, if there is an end
+    /// in time, if calls of before the start are open, or if callers must be looked at because the
+    /// end of an open call is not recorded.
     #[inline]
     fn takes_rows(&self) -> bool {
         let line = &self.lane.line;
-        let is_watched = self.recorder.calls.is_some() || self.recorder.until_tsc != u64::MAX;
-        !is_watched && line.is_plain() && !line.has_open()
+        let is_waited_for = !self.lane.watched.is_empty() || self.recorder.until_tsc != u64::MAX;
+        !is_waited_for && self.lane.deep.is_none() && line.is_plain() && !line.has_open()
     }
 
     #[inline]
@@ -222,8 +275,12 @@ impl<W: Write> Sink for Feed<'_, W> {
     }
 
     #[inline]
-    fn run(&mut self) -> Option<Run<'_>> {
-        Some(self.lane.line.encoder.run())
+    fn run(&mut self) -> Option<(Run<'_>, &[u64])> {
+        let classes = match self.recorder.calls {
+            Some(_) => self.recorder.writer.classes(),
+            None => &[],
+        };
+        Some((self.lane.line.encoder.run(), classes))
     }
 
     #[inline]
@@ -234,6 +291,9 @@ impl<W: Write> Sink for Feed<'_, W> {
     #[inline(never)]
     fn row(&mut self, high: u64, mut events: &[Plain], spans: &[(u64, u64)]) {
         let high = high << 32;
+        if self.recorder.calls.is_some() && self.has_watched(events) {
+            return self.row_by_one(high, events, spans);
+        }
         if let (Some(tally), [first, .., last]) = (&mut self.recorder.tally, events) {
             tally.come_to(high | u64::from(first.stamp), high | u64::from(last.stamp));
             let called = events.iter().filter_map(|event| event.place.callee());
@@ -263,6 +323,34 @@ impl<W: Write> Sink for Feed<'_, W> {
 }
 
 impl<W: Write> Feed<'_, W> {
+    /// Is a call among these watched, or the end of an open one waited for?
+    fn has_watched(&self, events: &[Plain]) -> bool {
+        let mut called = events.iter().filter_map(|event| event.place.callee());
+        !self.lane.watched.is_empty()
+            || called.any(|callee| self.recorder.writer.class(callee) != 0)
+    }
+
+    /// What would be told without a row, as something in it is watched.
+    #[cold]
+    fn row_by_one(&mut self, high: u64, events: &[Plain], spans: &[(u64, u64)]) {
+        for event in events {
+            let (tsc, place) = (high | u64::from(event.stamp), event.place);
+            let span = place.as_span();
+            if !self.come_to(tsc, u64::from(span.is_none())) {
+                return;
+            }
+            match (place.callee(), span.and_then(|span| spans.get(span))) {
+                (Some(callee), _) => {
+                    let tail = if place.is_tail() { PLACE_TAIL } else { 0 };
+                    self.enter(tsc, PLACE_ENTRY | tail, callee, |_| None);
+                }
+                (None, Some((from, to))) => self.between(*from, *to),
+                (None, None) if span.is_none() => self.exit(tsc),
+                (None, None) => {}
+            }
+        }
+    }
+
     /// The same, where blocks are those of calls without times.
     fn row_in_order(&mut self, high: u64, events: &[Plain], spans: &[(u64, u64)]) {
         let encoder = &mut self.lane.line.encoder;

@@ -19,7 +19,6 @@ use super::feed::Lane;
 use super::{Collector, StreamState};
 use crate::decode::Cursor;
 use crate::decode::process::{Area, Areas, Process};
-use crate::event::calls::Watched;
 
 /// Images and streams that have ended and may still be the parents of a fork child.
 const KEPT_IMAGES: usize = 1024;
@@ -225,13 +224,8 @@ impl<W: Write> Collector<W> {
             execs,
         };
         let line = self.recorder.new_line(info);
-        let lane = line.map(|line| Lane {
-            pid,
-            tid,
-            ppid,
-            line,
-            watched: Watched::default(),
-        });
+        let limit = self.recorder.depth_limit;
+        let lane = line.map(|line| Lane::new((pid, tid, ppid), line, limit));
         self.streams[i] = lane.map(|mut lane| {
             self.tell_first_call(&mut lane, start_tsc);
             Box::new(StreamState {
@@ -239,9 +233,10 @@ impl<W: Write> Collector<W> {
                 image,
                 sequence: 0,
                 taken: 0,
-                cursor: match self.lengths {
-                    Some(_) => Cursor::new(pid, start_tsc).mixed(),
-                    None => Cursor::new(pid, start_tsc),
+                cursor: match (&self.lengths, self.has_ends) {
+                    (Some(_), _) => Cursor::new(pid, start_tsc).mixed(),
+                    (None, true) => Cursor::new(pid, start_tsc).with_ends(),
+                    (None, false) => Cursor::new(pid, start_tsc),
                 },
                 lane,
             })

@@ -168,7 +168,7 @@ impl<S: Sink> Decoder<'_, S> {
             self.cursor.last_tsc = tsc;
             self.sink.between(from_tsc, to_tsc);
             match stop {
-                Stop::Taken(made, ended) => self.tell(tsc, made.callee, &ended),
+                Stop::Taken(made, ended) => self.tell(tsc, &made, &ended),
                 _ if self.one_in_order(halves, at, tsc, wide_callee) => {}
                 _ => return None,
             }
@@ -191,7 +191,7 @@ impl<S: Sink> Decoder<'_, S> {
             familiar,
             ..
         } = &mut *self.cursor;
-        let Some(mut run) = self.sink.run() else {
+        let Some((mut run, classes)) = self.sink.run() else {
             return (0, Stop::Closer);
         };
         let stop = loop {
@@ -209,11 +209,13 @@ impl<S: Sink> Decoder<'_, S> {
                 site = low.and_then(|low| familiar.at(id, low));
                 site = site.filter(|site| site.callee != THROUGH);
             }
-            let site =
-                match site.map_or_else(|| known.learn((&*open, &mut *familiar), halves, *at), Ok) {
-                    Ok(site) => site,
-                    Err(stop) => break stop,
-                };
+            let site = match site.map_or_else(
+                || known.learn((&*open, &mut *familiar, classes), halves, *at),
+                Ok,
+            ) {
+                Ok(site) => site,
+                Err(stop) => break stop,
+            };
             let made = Made {
                 place: stack,
                 callee: FunctionId(site.callee & !TAIL),
@@ -262,7 +264,7 @@ impl Known<'_> {
     #[inline(never)]
     fn learn(
         &self,
-        (open, familiar): (&Open, &mut Familiar),
+        (open, familiar, classes): (&Open, &mut Familiar, &[u64]),
         halves: &[AtomicU32],
         at: usize,
     ) -> Result<Site, Stop> {
@@ -278,7 +280,11 @@ impl Known<'_> {
                 self.book.recent_callee(self.pid, low)
             }
         };
-        let callee = callee.filter(|callee| callee.0 < THROUGH);
+        let is_watched = |callee: &FunctionId| {
+            let class = classes.get(callee.0 as usize);
+            class.is_some_and(|class| *class != 0)
+        };
+        let callee = callee.filter(|callee| callee.0 < THROUGH && !is_watched(callee));
         let (Some(callee), Some(caller)) = (callee, open.caller(id)) else {
             return Err(Stop::Closer);
         };

@@ -22,7 +22,8 @@ pub(super) struct Ends {
     /// Calls whose ends the agent tells, the innermost last: which frame each is, unless that has
     /// ended.
     told: Vec<Option<usize>>,
-    lengths: Vec<Length>,
+    /// How long calls have lasted, if somebody asks for it.
+    lengths: Option<Vec<Length>>,
 }
 
 /// How long calls of a function have lasted.
@@ -87,6 +88,20 @@ pub(super) enum End {
 }
 
 impl Ends {
+    /// Somebody will ask how long calls have lasted.
+    pub(super) fn measured() -> Self {
+        Self {
+            lengths: Some(Vec::new()),
+            ..Self::default()
+        }
+    }
+
+    /// Does somebody ask that?
+    #[inline]
+    pub(super) fn is_measured(&self) -> bool {
+        self.lengths.is_some()
+    }
+
     /// The frame that comes next, which is number `at`, begins.
     #[inline]
     pub(super) fn begin(&mut self, at: usize, how: How) {
@@ -143,30 +158,33 @@ impl Ends {
 
     #[inline]
     fn add(&mut self, function: FunctionId, ticks: u64, is_stamped: bool) {
+        let Some(lengths) = &mut self.lengths else {
+            return;
+        };
         let length = Length {
             stamped: u32::from(is_stamped),
             in_order: u32::from(!is_stamped),
             ticks,
         };
-        match self.lengths.get_mut(function.0 as usize) {
+        match lengths.get_mut(function.0 as usize) {
             Some(all) => all.add(length),
-            None => self.add_first(function, length),
+            None => add_first(lengths, function, length),
         }
-    }
-
-    #[cold]
-    fn add_first(&mut self, function: FunctionId, length: Length) {
-        let index = function.0 as usize;
-        self.lengths.resize(index + 64, Length::default());
-        self.lengths[index] = length;
     }
 
     /// How long calls have lasted that ended since this was asked last.
     pub(super) fn take_lengths(&mut self) -> impl Iterator<Item = (FunctionId, Length)> {
-        let taken = std::mem::take(&mut self.lengths);
-        let all = (0..).map(FunctionId).zip(taken);
+        let taken = self.lengths.as_mut().map(std::mem::take);
+        let all = (0..).map(FunctionId).zip(taken.unwrap_or_default());
         all.filter(|(_, length)| *length != Length::default())
     }
+}
+
+#[cold]
+fn add_first(lengths: &mut Vec<Length>, function: FunctionId, length: Length) {
+    let index = function.0 as usize;
+    lengths.resize(index + 64, Length::default());
+    lengths[index] = length;
 }
 
 #[cfg(test)]
@@ -212,7 +230,7 @@ mod tests {
 
     #[test]
     fn lengths_are_those_of_each_kind() {
-        let mut ends = Ends::default();
+        let mut ends = Ends::measured();
         ends.begin(0, How::Stamped);
         ends.begin(1, How::InOrder);
         ends.end(F, How::InOrder, 5);

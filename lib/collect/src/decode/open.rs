@@ -146,14 +146,20 @@ impl Open {
         self.next.is_some()
     }
 
-    /// Some calls are recorded with stamps.
+    /// Some calls are recorded with stamps, or there are other frames whose ends are told.
     pub(super) fn is_mixed(&self) -> bool {
         self.ends.is_some()
     }
 
-    /// From here on some are.
-    pub(super) fn mix(&mut self) {
-        self.ends.get_or_insert_default();
+    /// Somebody asks how long calls have lasted.
+    #[inline]
+    pub(super) fn is_measured(&self) -> bool {
+        self.ends.as_ref().is_some_and(Ends::is_measured)
+    }
+
+    /// From here on the ends of some are told.
+    pub(super) fn have_ends(&mut self, ends: Ends) {
+        self.ends.get_or_insert(ends);
     }
 
     /// How long calls have lasted, where some are.
@@ -168,6 +174,12 @@ impl Open {
         top.map(|top| top.place.wrapping_sub(8))
     }
 
+    /// What runs in the frame around the innermost one.
+    pub(super) fn around_innermost(&self) -> Option<FunctionId> {
+        let around = self.frames.iter().rev().nth(1);
+        around.map(|frame| frame.function)
+    }
+
     /// Where what comes next was called, if that is known, which it is not any more.
     pub(super) fn take_place(&mut self) -> Option<u32> {
         self.next.take()
@@ -175,7 +187,7 @@ impl Open {
 
     /// The thread has waited so long for the host, in which no call has lasted longer.
     pub(super) fn waited(&mut self, ticks: u64) {
-        if self.is_mixed() {
+        if self.is_measured() {
             for frame in &mut self.frames {
                 let begun = (frame.begun >> HOW_BITS).saturating_add(ticks) << HOW_BITS;
                 frame.begun = begun | frame.begun & ((1 << HOW_BITS) - 1);

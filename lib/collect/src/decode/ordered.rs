@@ -12,7 +12,7 @@ use sptrace_trace::{FunctionId, Spread};
 use sptrace_wire::record::{ANCHOR, CONTROL_IDS};
 
 use super::mixed::{End, Ends, How};
-use super::module::{PLACE_INDIRECT, PLACE_TAIL, Place};
+use super::module::{PLACE_ENTRY, PLACE_INDIRECT, PLACE_TAIL, Place};
 use super::open::{Ended, Looked, Made};
 use super::record::{Call, Record};
 use super::row::Row;
@@ -62,7 +62,7 @@ impl<S: Sink> Decoder<'_, S> {
         at: usize,
         wide_callee: &mut Option<u64>,
     ) -> Option<usize> {
-        if self.sink.takes_runs() && !self.cursor.ordered.is_mixed() {
+        if self.sink.takes_runs() && !self.cursor.ordered.is_measured() {
             row.flush(self.sink);
             return self.familiar(halves, at, wide_callee);
         }
@@ -150,7 +150,9 @@ impl<S: Sink> Decoder<'_, S> {
             let (record, length) = Record::read(halves, at, self.areas);
             let stamp = match record {
                 Record::Control { id, payload, .. } if id == ANCHOR => return payload,
-                Record::Control { stamp, .. } | Record::Call(Call { stamp, .. }) => Some(stamp),
+                Record::Control { stamp, .. }
+                | Record::Values { stamp, .. }
+                | Record::Call(Call { stamp, .. }) => Some(stamp),
                 _ => None,
             };
             let time = stamp.map(|stamp| high << 32 | u64::from(stamp));
@@ -196,7 +198,7 @@ impl<S: Sink> Decoder<'_, S> {
         let is_plain = ended.left == 0 && self.cursor.ordered.have_exits();
         let Some(entry) = entry.filter(|_| is_plain) else {
             row.flush(self.sink);
-            return self.tell(made.tsc, made.callee, &ended);
+            return self.tell(made.tsc, &made, &ended);
         };
         row.entry(made.tsc, ended.returned, entry, self.sink);
     }
@@ -347,7 +349,7 @@ impl<S: Sink> Decoder<'_, S> {
 
     fn enter_in_order(&mut self, tsc: u64, made: Made) {
         let ended = self.cursor.ordered.add(made);
-        self.tell(tsc, made.callee, &ended);
+        self.tell(tsc, &made, &ended);
     }
 
     fn tell_ended(&mut self, tsc: u64, ended: &Ended) {
@@ -377,13 +379,18 @@ impl<S: Sink> Decoder<'_, S> {
         }
     }
 
-    pub(super) fn tell(&mut self, tsc: u64, callee: FunctionId, ended: &Ended) {
-        use super::module::PLACE_ENTRY;
+    /// What a call has told, which is the innermost by now, and it.
+    pub(super) fn tell(&mut self, tsc: u64, made: &Made, ended: &Ended) {
         self.tell_ended(tsc, ended);
         let kind = match ended.goes_on {
             true => PLACE_ENTRY | PLACE_TAIL,
             false => PLACE_ENTRY,
         };
-        self.sink.enter(tsc, kind, callee, |_| None);
+        // What is around it is so by where the stack pointer stood, whoever makes the call.
+        let caller = match ended.goes_on {
+            true => made.caller,
+            false => self.cursor.ordered.around_innermost(),
+        };
+        self.sink.enter(tsc, kind, made.callee, |_| caller);
     }
 }

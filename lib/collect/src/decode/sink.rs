@@ -6,7 +6,7 @@
 use sptrace_trace::{FunctionId, Run, Span};
 use sptrace_wire::record::FRAME_OPEN;
 
-use super::module::Place;
+use super::module::{PLACE_ENTRY, Place};
 use super::names::Naming;
 
 /// A frame that was open when a thread's records begin.
@@ -57,6 +57,11 @@ pub trait Sink: Naming {
         caller: impl FnOnce(bool) -> Option<FunctionId>,
     );
 
+    /// A call of the kernel begins.
+    fn enter_kernel(&mut self, tsc: u64, callee: FunctionId) {
+        self.enter(tsc, PLACE_ENTRY, callee, |_| None);
+    }
+
     /// The innermost call has returned.
     fn exit(&mut self, tsc: u64);
 
@@ -99,8 +104,9 @@ pub trait Sink: Naming {
     }
 
     /// For calls without times; when they happened is said by [`Self::end_run`], before anything
-    /// else is told.
-    fn run(&mut self) -> Option<Run<'_>> {
+    /// else is told. Beside it the classes of functions, by number: calls of those that have one
+    /// other than 0 have to be told by themselves.
+    fn run(&mut self) -> Option<(Run<'_>, &[u64])> {
         None
     }
 

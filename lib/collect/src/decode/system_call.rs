@@ -11,7 +11,7 @@ use sptrace_wire::record::{CALL_ALONE, LEFT, RETURNED};
 use sptrace_wire::values::{CALL_BYTES, RETURN_BYTES, SIGNAL_BYTES, When, pieces};
 
 use super::Decoder;
-use super::module::PLACE_ENTRY;
+use super::mixed::How;
 use super::sink::Sink;
 
 /// The bytes of a record, in the place of what `to` held.
@@ -51,7 +51,12 @@ impl<S: Sink> Decoder<'_, S> {
         self.settle_lazy(None);
         let number = low & !CALL_ALONE;
         let callee = self.book.system_call(number, self.sink);
-        self.enter(PLACE_ENTRY, tsc, callee, None);
+        if self.cursor.ordered.is_mixed() {
+            let place = (word(bytes, 0) >> 32) as u32;
+            let place = (place != 0).then_some(place);
+            self.begin_told(tsc, (callee, None), place, How::Stamped);
+        }
+        self.sink.enter_kernel(tsc, callee);
         let argument = |i: usize| word(bytes, 8 + 8 * i);
         let values = Values {
             number,
@@ -61,7 +66,7 @@ impl<S: Sink> Decoder<'_, S> {
         };
         self.tell_values(tsc, &values);
         if low & CALL_ALONE != 0 {
-            self.sink.exit(tsc);
+            self.returned(tsc);
         }
         true
     }
@@ -85,7 +90,8 @@ impl<S: Sink> Decoder<'_, S> {
         };
         self.tell_values(tsc, &values);
         match how {
-            RETURNED => self.sink.exit(tsc),
+            RETURNED => self.returned(tsc),
+            LEFT if self.cursor.ordered.is_mixed() => self.leave_told(tsc, 1, false),
             LEFT => self.sink.unwound(tsc, 1),
             _ => {}
         }

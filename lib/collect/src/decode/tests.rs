@@ -141,12 +141,12 @@ impl Sink for Kept {
     fn takes_runs(&self) -> bool {
         self.takes_runs
     }
-    fn run(&mut self) -> Option<Run<'_>> {
+    fn run(&mut self) -> Option<(Run<'_>, &[u64])> {
         let mut writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
         let stream = writer.stream(&StreamInfo::default()).unwrap();
         let encoder = writer.encoder(stream);
         let (_, encoder) = self.run.insert((writer, encoder));
-        Some(encoder.run())
+        Some((encoder.run(), &[]))
     }
     fn end_run(&mut self, calls: u64, span: Span, last_tsc: u64) {
         let (mut writer, mut encoder) = self.run.take().unwrap();

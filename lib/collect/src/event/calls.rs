@@ -20,6 +20,8 @@ enum Wanted {
 /// The events that concern calls.
 pub struct Calls {
     events: Vec<(usize, Wanted)>,
+    /// Some of them wait for the ends of calls.
+    need_ends: bool,
     clock: Clock,
     found: Vec<Occurrence>,
 }
@@ -70,6 +72,7 @@ impl Calls {
         }
         let classifier: Classifier = Box::new(move |function| class(&globs, function));
         let calls = Self {
+            need_ends: events.iter().any(|(_, one)| !matches!(one, Wanted::Call)),
             events,
             clock,
             found: Vec::new(),
@@ -87,12 +90,14 @@ impl Calls {
 
     #[cold]
     fn entered(&mut self, thread: &mut Watched, class: u64, depth: u32, tsc: u64, pid: u32) {
-        thread.frames.push(Frame {
-            class,
-            depth,
-            tsc,
-            blocked_ticks: thread.blocked_ticks,
-        });
+        if self.need_ends {
+            thread.frames.push(Frame {
+                class,
+                depth,
+                tsc,
+                blocked_ticks: thread.blocked_ticks,
+            });
+        }
         self.tell(class, tsc, pid, |wanted| match wanted {
             Wanted::Call => Some(String::new()),
             _ => None,
@@ -153,6 +158,12 @@ impl Calls {
 }
 
 impl Watched {
+    /// The end of no open call matters.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
     /// Frames were left without an exit; so many are open yet.
     pub fn unwound(&mut self, depth: u32) {
         self.frames.retain(|frame| frame.depth <= depth);

@@ -15,6 +15,7 @@ use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Cached, FunctionFlags, Site, SiteFlags, SiteKind, analyze, names};
 use sptrace_image::Object;
 use sptrace_patch::ends::may_end_in;
+use sptrace_patch::in_order_for_good;
 use sptrace_patch::kept::{Keep, Kept};
 use sptrace_patch::mute::mute;
 use sptrace_patch::roots::{Hook, add_hooks, rendezvous};
@@ -84,6 +85,8 @@ pub struct Filters {
     switch: Option<Switch>,
     /// Those are that begin a new task.
     counts: bool,
+    /// Plans are of calls with stamps or in order: they shall be in order.
+    are_in_order: bool,
     muted: AtomicUsize,
     impossible: Mutex<Vec<String>>,
     /// For files by device and inode: whether they must be known early.
@@ -130,6 +133,15 @@ impl Filters {
         Self {
             is_partial: self.is_partial || counts,
             counts,
+            ..self
+        }
+    }
+
+    /// Where recording begins at functions, or is ruled by some, calls shall be in order.
+    #[must_use]
+    pub fn in_order(self, are_in_order: bool) -> Self {
+        Self {
+            are_in_order,
             ..self
         }
     }
@@ -188,6 +200,9 @@ impl Filters {
             && let Some(hooked) = self.hooked_plan(cached, &plan, file, is_left_out)
         {
             plan = hooked;
+        }
+        if self.are_in_order && self.has_hooks() {
+            in_order_for_good(&mut plan);
         }
         // Last: recording may begin at a leaf, too.
         if let Some(decisions) = decisions.filter(|d| !d.leaves.is_empty()) {

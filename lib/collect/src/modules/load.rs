@@ -13,7 +13,7 @@ use sptrace_patch::columns::to_columns;
 use sptrace_patch::system_calls::{system_calls, with_system_calls};
 use sptrace_patch::{
     build_counting_plan, build_plan, build_plan_in_order, build_plan_mixed, build_plan_with_levels,
-    build_plan_without_calls,
+    build_plan_without_calls, creations_alone,
 };
 use sptrace_tracee::maps::{self, Mapping};
 use sptrace_tracee::proc::files;
@@ -93,9 +93,15 @@ pub enum Plans {
     /// They are recorded, those of some functions counted at times.
     Levels,
     /// They are recorded in order, without stamps and ends.
-    InOrder,
+    InOrder {
+        /// Those of the kernel are recorded as well.
+        system_calls: bool,
+    },
     /// They are recorded, those of some functions in order at times.
-    Mixed,
+    Mixed {
+        /// As above.
+        system_calls: bool,
+    },
     /// They are not looked at: system calls alone are recorded. Such plans are small, and quickly
     /// given to a process.
     SystemCalls,
@@ -106,6 +112,8 @@ const LEVELS_VERSION: u32 = PLAN_VERSION | 1 << 30;
 const IN_ORDER_VERSION: u32 = PLAN_VERSION | 1 << 29;
 const MIXED_VERSION: u32 = PLAN_VERSION | 1 << 27;
 const SYSTEM_CALLS_VERSION: u32 = PLAN_VERSION | 1 << 28;
+/// Beside one of the others.
+const WITH_SYSTEM_CALLS: u32 = 1 << 26;
 
 /// Analysis and plan of a mapped file, in which calls are counted or recorded, and by which path
 /// it can be opened.
@@ -116,17 +124,35 @@ pub fn load(
     plans: Plans,
 ) -> Option<(Arc<Cached>, PathBuf)> {
     let path = openable(pid, m)?;
-    let cached = match plans {
-        Plans::Record => cache::load_or_build(places, &path, PLAN_VERSION, &planned),
-        Plans::Count => cache::load_or_build(places, &path, COUNTING_VERSION, &planned_to_count),
-        Plans::InOrder => cache::load_or_build(places, &path, IN_ORDER_VERSION, &planned_in_order),
-        Plans::Mixed => cache::load_or_build(places, &path, MIXED_VERSION, &planned_mixed),
-        Plans::SystemCalls => {
-            cache::load_or_build(places, &path, SYSTEM_CALLS_VERSION, &planned_system_calls)
-        }
-        Plans::Levels => cache::load_or_build(places, &path, LEVELS_VERSION, &planned_with_levels),
+    let (version, build): (u32, Planned) = match plans {
+        Plans::Record => (PLAN_VERSION, planned),
+        Plans::Count => (COUNTING_VERSION, planned_to_count),
+        Plans::InOrder { system_calls } => with(
+            system_calls,
+            (IN_ORDER_VERSION, planned_in_order),
+            planned_in_order_with_system_calls,
+        ),
+        Plans::Mixed { system_calls } => with(
+            system_calls,
+            (MIXED_VERSION, planned_mixed),
+            planned_mixed_with_system_calls,
+        ),
+        Plans::SystemCalls => (SYSTEM_CALLS_VERSION, planned_system_calls),
+        Plans::Levels => (LEVELS_VERSION, planned_with_levels),
     };
+    let cached = cache::load_or_build(places, &path, version, &build);
     Some((Arc::new(cached.ok()?), path))
+}
+
+/// Makes the plan that is kept beside an analysis.
+type Planned = fn(&Object<'_>, &Analysis) -> Vec<u8>;
+
+/// A kind of plan, or what it is with all system calls.
+fn with(system_calls: bool, without: (u32, Planned), all: Planned) -> (u32, Planned) {
+    match system_calls {
+        true => (without.0 | WITH_SYSTEM_CALLS, all),
+        false => without,
+    }
 }
 
 /// Analyses an image for all users of this machine; see [`cache::fill`].
@@ -168,7 +194,12 @@ fn planned_to_count(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
 
 /// The same where calls are recorded in order.
 fn planned_in_order(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
-    to_columns(build_plan_in_order(object, analysis)).unwrap_or_default()
+    let plan = build_plan_in_order(object, analysis);
+    to_columns(creations_alone(object, analysis, plan)).unwrap_or_default()
+}
+
+fn planned_in_order_with_system_calls(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    with_all_system_calls(object, analysis, build_plan_in_order(object, analysis))
 }
 
 /// The same where calls of some functions are counted at times.
@@ -178,5 +209,10 @@ fn planned_with_levels(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
 
 /// The same where those of some functions are recorded in order at times.
 fn planned_mixed(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
-    to_columns(build_plan_mixed(object, analysis)).unwrap_or_default()
+    let plan = build_plan_mixed(object, analysis);
+    to_columns(creations_alone(object, analysis, plan)).unwrap_or_default()
+}
+
+fn planned_mixed_with_system_calls(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    with_all_system_calls(object, analysis, build_plan_mixed(object, analysis))
 }

@@ -13,6 +13,7 @@ use sptrace_wire::plan::*;
 
 use super::{Calls, HEADER_BYTES, PlanBuilder, builder, is_tail};
 use crate::counts::{Creators, flags_are_dead, is_creation, needs_its_stack};
+use crate::mute::put;
 use crate::system_calls::{system_calls, with_system_calls};
 use crate::tactic::{JUMP_BYTES, Tactic};
 use crate::template::Builder;
@@ -25,11 +26,10 @@ pub fn build_counting_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> 
 }
 
 /// The plan of a module whose calls are recorded in order ([`SITE_IN_ORDER`]). Whose thread runs is
-/// known as where calls are counted.
+/// known as where calls are counted; so instructions that make tasks must be intercepted as well.
 pub fn build_plan_in_order(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     let calls = Calls::InOrder(Creators::of(object, analysis));
-    let plan = builder(object, analysis, calls, SLOTS_START).finish();
-    creations_alone(object, analysis, plan)
+    builder(object, analysis, calls, SLOTS_START).finish()
 }
 
 /// The plan of a module whose calls are recorded, and those of some functions counted at times: its
@@ -45,16 +45,17 @@ pub fn build_plan_with_levels(object: &Object<'_>, analysis: &Analysis) -> Vec<u
 /// The plan of a module whose calls are recorded, and those of some functions in order at times.
 /// What has no end of its own is in order at all times: jumps that go on with a call, which would
 /// need the frame of a call that may be in order, and calls whose return addresses must stay.
+/// Instructions that make tasks must be intercepted as well.
 pub fn build_plan_mixed(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     let mut b = builder(object, analysis, Calls::Recorded, SLOTS_START);
     let calls = Calls::InOrder(Creators::of(object, analysis));
     let twins = builder(object, analysis, calls, b.area_used);
     b.add_twins(twins);
-    creations_alone(object, analysis, b.finish())
+    b.finish()
 }
 
-/// Of the instructions that call the kernel those are intercepted that make new tasks.
-fn creations_alone(object: &Object<'_>, analysis: &Analysis, plan: Vec<u8>) -> Vec<u8> {
+/// The plan with the instructions intercepted that make new tasks, of those that call the kernel.
+pub fn creations_alone(object: &Object<'_>, analysis: &Analysis, plan: Vec<u8>) -> Vec<u8> {
     let mut found = system_calls(object, analysis, &plan);
     found
         .taken
@@ -62,6 +63,26 @@ fn creations_alone(object: &Object<'_>, analysis: &Analysis, plan: Vec<u8>) -> V
     found.refused.clear();
     found.handlers.clear();
     with_system_calls(&plan, &found).unwrap_or(plan)
+}
+
+/// In a plan of [`build_plan_mixed`]: calls are in order for good, wherever they can be. A site
+/// that a hook leads to stays as it is, as there is no other way to its slot.
+pub fn in_order_for_good(plan: &mut [u8]) {
+    let Some(view) = PlanView::new(plan) else {
+        return;
+    };
+    let h = *view.header();
+    let pairs = (0..h.twins).filter_map(|i| Some((i, view.site(i)?, view.twin(i)?)));
+    let in_order: Vec<_> = pairs
+        .filter(|(_, site, twin)| twin.form != SiteForm::Refused && !site.is_any(SITE_IN_HOOK))
+        .map(|(i, mut site, twin)| {
+            let none = in_its_place(&mut site, twin);
+            [(i, site), (i + h.twins, none)]
+        })
+        .collect();
+    for (i, site) in in_order.into_iter().flatten() {
+        put(plan, h.sites_offset, i, &site.to_bytes());
+    }
 }
 
 impl PlanBuilder<'_> {

@@ -33,6 +33,7 @@ const ROUTINES: [&str; common::COUNT] = [
     "ACTS_FIRST",
     "ENTRY_PLACED",
     "INDIRECT_PLACED",
+    "HOOK_RULED",
 ];
 
 /// A program with one executable segment at [`CODE`] and no sections.

@@ -79,6 +79,9 @@ pub mod common {
     pub const ENTRY_PLACED: i32 = 20;
     /// The same of INDIRECT.
     pub const INDIRECT_PLACED: i32 = 21;
+    /// As HOOK, of a function whose calls turn rules: they come to the agent even if they were
+    /// recorded where they are made.
+    pub const HOOK_RULED: i32 = 22;
     /// Number of routines that an area has.
-    pub const COUNT: usize = 22;
+    pub const COUNT: usize = 23;
 }

@@ -172,14 +172,11 @@ impl RecordArgs {
     }
 
     /// What calls cannot be recorded in order beside: whether it is asked for, and its option.
-    pub fn beside_stamps_none(&self) -> [(bool, &'static str); 15] {
+    pub fn beside_stamps_none(&self) -> [(bool, &'static str); 7] {
         let need_ends = |events: &[Event]| events.iter().any(Event::needs_ends);
         [
             (self.levels.count, "--count"),
             (self.levels.limit().is_some(), "--hot-limit and --budget"),
-            (!self.within.is_empty(), "-F"),
-            (self.depth.is_some(), "-D"),
-            (!self.between.is_empty(), "--between"),
             (
                 need_ends(&self.stop_on),
                 "--stop-on of a return or a slow call",
@@ -188,13 +185,8 @@ impl RecordArgs {
                 need_ends(&self.dump_on),
                 "--dump-on of a return or a slow call",
             ),
-            (self.syscalls.is_some(), "--syscalls"),
-            (self.syscalls_only.is_some(), "--syscalls-only"),
             (!self.arguments.is_empty(), "-A"),
             (!self.results.is_empty(), "-R"),
-            (self.live.is_some(), "--live"),
-            (self.top, "--top"),
-            (self.decide.is_some(), "propagate(|f| ...)"),
             (self.payloads.is_some(), "on_enter and on_exit"),
         ]
     }

@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::time::Duration;
 
 use ratatui::Frame;
@@ -83,16 +84,31 @@ struct Shown {
     calls: u64,
     /// Calls a second.
     rate: u64,
-    /// Nanoseconds of its own in each second of the last one.
-    busy: u64,
-    own: Option<u64>,
-    total: Option<u64>,
-    mean: Option<u64>,
+    /// Its own in each second of the last one.
+    busy: Time,
+    own: Option<Time>,
+    total: Option<Time>,
+    mean: Option<Time>,
     p99: Option<u64>,
     max: Option<u64>,
     /// It is recorded no more.
     is_left_out: bool,
     callers: Vec<String>,
+}
+
+/// A time that was measured, or is an estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Time {
+    ns: u64,
+    is_estimate: bool,
+}
+
+/// As views of a trace show it.
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = if self.is_estimate { "~" } else { "" };
+        write!(f, "{mark}{}", units::Duration(self.ns))
+    }
 }
 
 /// Calls, and own nanoseconds.
@@ -267,8 +283,8 @@ impl View {
         }
         let a_second = |count: u64| (count as f64 / passed.as_secs_f64()) as u64;
         let sums = |stats: &FunctionStats| {
-            let own = stats.self_ticks().map_or(0, |ticks| facts.clock.ns(ticks));
-            (stats.calls, own)
+            let own = stats.self_estimate().or(stats.self_ticks());
+            (stats.calls, own.map_or(0, |ticks| facts.clock.ns(ticks)))
         };
         let now: Past = facts
             .stats
@@ -289,6 +305,10 @@ impl View {
 
     fn rows(&self, facts: &Facts<'_>) -> Vec<Shown> {
         let ns = |ticks: Option<u64>| ticks.map(|ticks| facts.clock.ns(ticks));
+        let time = |estimate: Option<u64>, measured| {
+            let is_estimate = estimate.is_some();
+            ns(estimate.or(measured)).map(|ns| Time { ns, is_estimate })
+        };
         let rows = facts.stats.functions().map(|(function, stats)| {
             let (rate, busy) = self.rates.1.get(&function).copied().unwrap_or_default();
             Shown {
@@ -297,10 +317,13 @@ impl View {
                 module: units::clean(facts.names.module(function)),
                 calls: stats.calls,
                 rate,
-                busy,
-                own: ns(stats.self_ticks()),
-                total: ns(stats.total_ticks()),
-                mean: ns(stats.mean_ticks()),
+                busy: Time {
+                    ns: busy,
+                    is_estimate: busy > 0 && stats.self_estimate().is_some(),
+                },
+                own: time(stats.self_estimate(), stats.self_ticks()),
+                total: time(stats.total_estimate(), stats.total_ticks()),
+                mean: time(stats.mean_estimate(), stats.mean_ticks()),
                 p99: ns(stats.p99_ticks()),
                 max: ns(stats.max_ticks()),
                 is_left_out: {
@@ -321,11 +344,11 @@ impl View {
         let filter = self.filter.to_lowercase();
         self.shown.sort_by_cached_key(|row| {
             let value = match self.order {
-                Order::SelfTime => row.own,
-                Order::Total => row.total,
+                Order::SelfTime => row.own.map(|time| time.ns),
+                Order::Total => row.total.map(|time| time.ns),
                 Order::Calls => Some(row.calls),
                 Order::Rate => Some(row.rate),
-                Order::Mean => row.mean,
+                Order::Mean => row.mean.map(|time| time.ns),
                 Order::Max => row.max,
                 Order::P99 => row.p99,
             };
@@ -351,21 +374,21 @@ impl View {
         ];
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let right = |text: String| Cell::from(Line::from(text).right_aligned());
-        let time = |ns: Option<u64>| {
-            right(ns.map_or_else(|| "?".to_owned(), |ns| units::Duration(ns).to_string()))
-        };
+        let shown = |text: Option<String>| right(text.unwrap_or_else(|| "?".to_owned()));
+        let time = |time: Option<Time>| shown(time.map(|time| time.to_string()));
+        let measured = |ns: Option<u64>| shown(ns.map(|ns| units::Duration(ns).to_string()));
         let mut rows = Vec::new();
         let first = self.selected.saturating_sub(height.saturating_sub(2));
         for (at, row) in self.shown.iter().enumerate().skip(first).take(height) {
             let cells = [
                 right(units::Count(row.calls).to_string()),
                 right(units::Count(row.rate).to_string()),
-                right(units::Duration(row.busy).to_string()),
+                right(row.busy.to_string()),
                 time(row.own),
                 time(row.total),
                 time(row.mean),
-                time(row.p99),
-                time(row.max),
+                measured(row.p99),
+                measured(row.max),
                 Cell::from(row.module.as_str()),
                 match row.is_left_out {
                     true => Cell::from(format!("{} (left out)", row.name)),
@@ -390,10 +413,10 @@ impl View {
         let widths = [
             Constraint::Length(13),
             Constraint::Length(11),
-            Constraint::Length(10),
-            Constraint::Length(10),
-            Constraint::Length(10),
-            Constraint::Length(10),
+            Constraint::Length(11),
+            Constraint::Length(11),
+            Constraint::Length(11),
+            Constraint::Length(11),
             Constraint::Length(10),
             Constraint::Length(10),
             Constraint::Max(20),

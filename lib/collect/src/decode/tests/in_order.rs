@@ -392,3 +392,42 @@ fn a_call_has_not_lasted_while_its_thread_waited_for_the_host() {
     };
     assert_eq!(lengths, [(FunctionId(1), length)]);
 }
+
+#[test]
+fn a_call_of_the_kernel_is_inside_of_what_is_open_where_it_is_made() {
+    const TOP: u32 = 0x7000_1000;
+    const READ: u32 = 0;
+    for takes_runs in [false, true] {
+        let mut thread = Thread::new();
+        thread.sink.takes_rows = takes_runs;
+        thread.sink.takes_runs = takes_runs;
+        thread.cursor = thread.cursor.with_ends();
+        // The second has returned when the first one reads; a handler calls meanwhile.
+        let calls = [TOP, ORDERED, TOP - 16, ORDERED];
+        let first = u64::from(TOP - 16) << 32;
+        let read = with_values(400, SYSTEM_CALL, READ, &[first, 0, 0, 0, 0, 0, 0], true);
+        let handled = [TOP - 1000, ORDERED];
+        let ended = with_values(600, SYSTEM_RETURN, RETURNED, &[READ.into(), 0], true);
+        let after = [TOP - 16, ORDERED];
+        let told = in_order(
+            &mut thread,
+            &[&calls[..], &read, &handled, &ended, &after].concat(),
+        );
+        let told: Vec<_> = told
+            .into_iter()
+            .filter(|told| !matches!(told, Values(..) | Between(..)))
+            .collect();
+        let want = [
+            Enter(200, PLACE_ENTRY, 4),
+            Enter(300, PLACE_ENTRY, 4),
+            Exit(400),
+            Enter(400, PLACE_ENTRY, NAMED),
+            Enter(500, PLACE_ENTRY, 4),
+            Exit(600),
+            Exit(600),
+            Enter(800, PLACE_ENTRY, 4),
+        ];
+        assert_eq!(told, want, "in runs: {takes_runs}");
+        assert_eq!(thread.torn, Torn::default());
+    }
+}
