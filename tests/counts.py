@@ -272,7 +272,7 @@ def what_chooses_calls_by_their_nesting_is_refused(bench):
     for words in (["-F", "main"], ["--top"], ["--syscalls"], ["--start-on", "return:main"], ["-A", "*"], ["--count"]):
         status, _, error = bench.run(bench.sptrace, "run", "--hot-limit", "1k", *words, "--", "/bin/true")
         if status != 2 or "cannot be used with" not in error: raise Failed(f"{words}: status {status}, {error}")
-    for words in (["-F", "main"], ["-D", "3"], ["--ring", "4M", "--dump-on", "return:main"], ["--syscalls"], ["--start-on", "time:1s"], ["-A", "*"], ["--count"], ["--hot-limit", "1k"], ["--stop-on", "slow:main>1s"]):
+    for words in (["--ring", "4M", "--dump-on", "return:main"], ["--start-on", "return:main"], ["-A", "*"], ["--count"], ["--hot-limit", "1k"], ["--stop-on", "slow:main>1s"]):
         status, _, error = bench.run(bench.sptrace, "run", "--stamps", "none", *words, "--", "/bin/true")
         if status != 2 or "does not go together with" not in error: raise Failed(f"{words}: status {status}, {error}")
 

@@ -45,7 +45,8 @@
 //! symbol   = number << 8 | returned << 3 | what (0 call, 1 tail, of the function `number`, at a
 //!            time of the span; 2 and 3 the same at a time in times; 4 nothing more; 5 operation
 //!            `number`, its fields in operands; both at a time in times); `returned` calls end
-//!            before it at the same time, 31: a v in operands says how many
+//!            before it, 31: a v in operands says how many: at the same time, and at a time of the
+//!            span number i of n a part i / (n + 1) of the way there from the moment before
 //! spans    = each: calls << 1 | part v (so many symbols without times are in it, one at least),
 //!            from v (less the time of the event before, the sign in the lowest bit), length v, and
 //!            if part: before v, after v, else 0: before + calls + after moments lie evenly in it,
@@ -62,7 +63,7 @@ use crate::error::Malformed;
 /// First bytes of every trace.
 pub const MAGIC: [u8; 8] = *b"sptrace\n";
 /// Version of the layout above.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 /// Magic, version, reserved word.
 pub const PREAMBLE_BYTES: usize = 16;
 /// Payload of a ring section.

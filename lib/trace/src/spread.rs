@@ -36,9 +36,31 @@ impl Spread {
     }
 }
 
+/// The time of the end number `number` of so many that lie evenly between an earlier time and a
+/// later one, which they leave out.
+#[inline]
+pub fn end_between(earlier: u64, later: u64, number: u64, ends: u64) -> u64 {
+    let all = later.saturating_sub(earlier);
+    let passed = match ends {
+        1 => all / 2,
+        // All there may be are many, but so are ticks.
+        _ => all / (ends + 1) * number,
+    };
+    earlier + passed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ends_lie_evenly_between_and_leave_both_ends_out() {
+        assert_eq!(end_between(1000, 1100, 1, 1), 1050);
+        let ends: Vec<u64> = (1..=3).map(|i| end_between(1000, 1100, i, 3)).collect();
+        assert_eq!(ends, [1025, 1050, 1075]);
+        assert_eq!(end_between(7, 7, 1, 1), 7);
+        assert!(end_between(0, u64::MAX, u64::MAX - 1, u64::MAX - 1) < u64::MAX);
+    }
 
     #[test]
     fn moments_lie_evenly_between_and_leave_both_ends_out() {

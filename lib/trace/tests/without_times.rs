@@ -2,7 +2,7 @@
 
 use sptrace_trace::{
     Entry, Event, FunctionId, Header, Item, Span, Spread, StreamEncoder, StreamInfo, Summary,
-    TraceReader, TraceWriter,
+    TraceReader, TraceWriter, end_between,
 };
 
 struct XorShift(u64);
@@ -58,9 +58,19 @@ impl Told {
         (returned, FunctionId(callee), is_tail)
     }
 
-    fn expect(&mut self, tsc: u64, returned: usize, callee: FunctionId, is_tail: bool) {
-        let exits = std::iter::repeat_n(Event::Exit { tsc }, returned);
-        self.expected.extend(exits);
+    /// A call, before which so many return: at once, or since a moment of the span.
+    fn expect(
+        &mut self,
+        (since, tsc): (u64, u64),
+        returned: usize,
+        callee: FunctionId,
+        is_tail: bool,
+    ) {
+        let (since, ends) = (since.max(self.tsc).min(tsc), returned as u64);
+        for number in 1..=ends {
+            let tsc = end_between(since, tsc, number, ends);
+            self.expected.push(Event::Exit { tsc });
+        }
         let entry = if is_tail { Entry::Tail } else { Entry::Call };
         self.expected.push(Event::Enter { tsc, callee, entry });
         self.tsc = tsc;
@@ -88,7 +98,8 @@ impl Told {
                 let (returned, callee, is_tail) = self.next(n as usize);
                 run.call(returned, callee, is_tail);
                 let tsc = spread.at(before + n + 1).max(self.tsc);
-                self.expect(tsc, returned, callee, is_tail);
+                let since = spread.at(before + n);
+                self.expect((since, tsc), returned, callee, is_tail);
             }
             assert_eq!(run.stop(), calls);
             let span = Span {
@@ -122,7 +133,7 @@ impl Told {
             true => encoder.tail(self.tsc, callee),
             false => encoder.enter(self.tsc, callee),
         }
-        self.expect(self.tsc, returned, callee, is_tail);
+        self.expect((self.tsc, self.tsc), returned, callee, is_tail);
         if self.random.below(4) == 0 && self.depth > 1 {
             self.depth -= 1;
             encoder.exit(self.tsc + 7);
@@ -143,7 +154,7 @@ fn told(seed: u64, rounds: usize) -> (Vec<u8>, Vec<Event>) {
     let mut told = Told::new(seed);
     // Not yet in such a block.
     encoder.enter(told.tsc, FunctionId(1));
-    told.expect(told.tsc, 0, FunctionId(1), false);
+    told.expect((told.tsc, told.tsc), 0, FunctionId(1), false);
     told.depth = 1;
     for n in 0..rounds {
         told.span(&mut encoder);

@@ -161,8 +161,10 @@ impl<S: Sink> Decoder<'_, S> {
             self.sink.end_run(calls, span, spread.at(before));
             if let Stop::Other = stop {
                 self.cursor.last_tsc = spread.at(before);
+                self.cursor.ordered.last_tsc = self.cursor.last_tsc;
                 return Some(at);
             }
+            self.cursor.ordered.last_tsc = spread.at(before);
             before += 1;
             let tsc = spread.at(before);
             self.cursor.last_tsc = tsc;

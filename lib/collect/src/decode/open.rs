@@ -86,6 +86,8 @@ pub(super) struct Made {
 #[derive(Clone, Default)]
 pub(super) struct Open {
     frames: Vec<Frame>,
+    /// When the last of them began or ended: what has ended since did so later.
+    pub(super) last_tsc: u64,
     /// Of the function that is told of next.
     next: Option<u32>,
     /// Of the held-back call of a stub ([`Cursor::lazy`]): where the stack pointer stood, and who
@@ -172,6 +174,12 @@ impl Open {
     pub(super) fn inside(&self) -> Option<u32> {
         let top = self.frames.last();
         top.map(|top| top.place.wrapping_sub(8))
+    }
+
+    /// Time has come to `tsc`; gives to when it had before.
+    #[inline(always)]
+    pub(super) fn come_to(&mut self, tsc: u64) -> u64 {
+        std::mem::replace(&mut self.last_tsc, tsc).min(tsc)
     }
 
     /// What runs in the frame around the innermost one.

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use sptrace_trace::{FunctionId, Spread};
+use sptrace_trace::{FunctionId, Spread, end_between};
 use sptrace_wire::record::{ANCHOR, CONTROL_IDS};
 
 use super::mixed::{End, Ends, How};
@@ -69,6 +69,7 @@ impl<S: Sink> Decoder<'_, S> {
         let mut looked_up = std::mem::take(&mut self.cursor.ordered.looked_up);
         let end = self.look_up_all(halves, at, &mut looked_up);
         let from = self.cursor.last_tsc;
+        self.cursor.ordered.last_tsc = from;
         let to = self.next_time(halves, end).max(from);
         let mut takes_rows = self.takes_plain(wide_callee);
         match takes_rows {
@@ -200,7 +201,8 @@ impl<S: Sink> Decoder<'_, S> {
             row.flush(self.sink);
             return self.tell(made.tsc, &made, &ended);
         };
-        row.entry(made.tsc, ended.returned, entry, self.sink);
+        let since = self.cursor.ordered.come_to(made.tsc);
+        row.entry((since, made.tsc), ended.returned, entry, self.sink);
     }
 
     /// The end of a call with stamps, of which all can be said at once.
@@ -209,7 +211,8 @@ impl<S: Sink> Decoder<'_, S> {
         let (told, ended) = self.cursor.ordered.told(tsc);
         if self.cursor.ordered.have_exits() {
             let ended = ended + usize::from(told == End::Earlier);
-            return row.exits(tsc, ended, self.sink);
+            let since = self.cursor.ordered.come_to(tsc);
+            return row.exits((since, tsc), ended, self.sink);
         }
         row.flush(self.sink);
         self.tell_end(tsc, told, ended);
@@ -328,7 +331,8 @@ impl<S: Sink> Decoder<'_, S> {
     }
 
     fn tell_end(&mut self, tsc: u64, told: End, ended: usize) {
-        self.tell_kinds(tsc, ended, 0);
+        let is_exact = matches!(told, End::Of(_));
+        self.tell_kinds((tsc, is_exact), ended, 0);
         if told == End::Earlier {
             self.sink.exit(tsc);
         }
@@ -338,7 +342,7 @@ impl<S: Sink> Decoder<'_, S> {
     pub(super) fn leave_told(&mut self, tsc: u64, calls: u32, is_closed: bool) {
         for _ in 0..calls {
             let (told, ended) = self.cursor.ordered.told(tsc);
-            self.tell_kinds(tsc, ended, if is_closed { 0 } else { usize::MAX });
+            self.tell_kinds((tsc, true), ended, if is_closed { 0 } else { usize::MAX });
             match told {
                 End::Earlier if is_closed => self.sink.closed(tsc, 1),
                 End::Earlier => self.sink.unwound(tsc, 1),
@@ -354,25 +358,38 @@ impl<S: Sink> Decoder<'_, S> {
 
     fn tell_ended(&mut self, tsc: u64, ended: &Ended) {
         if self.cursor.ordered.is_mixed() {
-            return self.tell_kinds(tsc, ended.left + ended.returned, ended.left);
+            return self.tell_kinds((tsc, false), ended.left + ended.returned, ended.left);
         }
+        let since = self.cursor.ordered.come_to(tsc);
         if ended.left > 0 {
-            self.sink
-                .unwound(tsc, u32::try_from(ended.left).unwrap_or(u32::MAX));
+            let left = u32::try_from(ended.left).unwrap_or(u32::MAX);
+            self.sink.unwound(tsc, left);
         }
-        (0..ended.returned).for_each(|_| self.sink.exit(tsc));
+        let ends = ended.returned as u64;
+        for number in 1..=ends {
+            self.sink.exit(match ended.left {
+                0 => end_between(since, tsc, number, ends),
+                _ => tsc,
+            });
+        }
     }
 
-    /// So many have ended, of which the first `left` were left, and the others have returned; open
-    /// ones have no exit.
-    fn tell_kinds(&mut self, tsc: u64, ended: usize, left: usize) {
-        let ends = self.cursor.ordered.ends.as_mut();
-        let are_open = ends.map_or(Vec::new(), Ends::take_ended);
+    /// So many have ended by a time, of which the first `left` were left, and the others have
+    /// returned, since what was told last; open ones have no exit. `is_exact`: the last one at that
+    /// time.
+    fn tell_kinds(&mut self, (tsc, is_exact): (u64, bool), ended: usize, left: usize) {
+        let since = self.cursor.ordered.come_to(tsc);
+        let kinds = self.cursor.ordered.ends.as_mut();
+        let are_open = kinds.map_or(Vec::new(), Ends::take_ended);
+        let ends = ended.saturating_sub(usize::from(is_exact));
         for i in 0..ended {
             if are_open.get(i).is_some_and(|is_open| *is_open) {
                 self.sink.closed(tsc, 1);
             } else if i < left {
                 self.sink.unwound(tsc, 1);
+            } else if i < ends && left == 0 && are_open.is_empty() {
+                let at = end_between(since, tsc, i as u64 + 1, ends as u64);
+                self.sink.exit(at);
             } else {
                 self.sink.exit(tsc);
             }

@@ -5,6 +5,8 @@
 //! would cost more than its events. So a [`Row`] goes on over many of them, and has among its
 //! events where the time begins that some were spread over. Must not know records.
 
+use sptrace_trace::end_between;
+
 use super::module::Place;
 use super::sink::{Plain, Sink};
 
@@ -40,35 +42,46 @@ impl Row {
         self.spans.push((from_tsc, to_tsc));
     }
 
-    /// So many calls have returned at this time.
-    pub(super) fn exits(&mut self, tsc: u64, calls: usize, sink: &mut impl Sink) {
-        let mut left = calls;
-        while left > 0 {
-            let now = left.min(BATCH);
-            self.make_room(tsc, now, sink);
-            (0..now).for_each(|_| self.push(tsc, Place::exit()));
-            left -= now;
+    /// So many calls have returned: the last at this time, the others between `since` and it.
+    pub(super) fn exits(&mut self, (since, tsc): (u64, u64), calls: usize, sink: &mut impl Sink) {
+        let ends = (calls as u64).saturating_sub(1);
+        for number in 1..=calls as u64 {
+            let tsc = match number > ends {
+                true => tsc,
+                false => end_between(since, tsc, number, ends),
+            };
+            self.make_room(tsc, 1, sink);
+            self.push(tsc, Place::exit());
         }
     }
 
-    /// So many calls have returned at this time, and then this one begins, or what one goes on
-    /// with.
+    /// So many calls have returned between `since` and this time, and then this one begins, or what
+    /// one goes on with.
     #[inline(always)]
-    pub(super) fn entry(&mut self, tsc: u64, returned: usize, entry: Place, sink: &mut impl Sink) {
+    pub(super) fn entry(
+        &mut self,
+        (since, tsc): (u64, u64),
+        returned: usize,
+        entry: Place,
+        sink: &mut impl Sink,
+    ) {
         let mut returned = returned;
         if returned >= BATCH {
-            self.exits(tsc, returned, sink);
+            self.exits((since, tsc), returned, sink);
             returned = 0;
         }
         self.make_room(tsc, returned + 1, sink);
-        let stamp = tsc as u32;
+        // Of another half of the clock than what is written: at once.
+        let since = since.max(self.high << 32);
         let events = self.events.get_mut(self.length..self.length + returned + 1);
         if let Some([returns @ .., last]) = events {
-            let place = Place::exit();
-            returns
-                .iter_mut()
-                .for_each(|event| *event = Plain { stamp, place });
-            let place = entry;
+            let ends = returned as u64;
+            for (event, number) in returns.iter_mut().zip(1..) {
+                let stamp = end_between(since, tsc, number, ends) as u32;
+                let place = Place::exit();
+                *event = Plain { stamp, place };
+            }
+            let (stamp, place) = (tsc as u32, entry);
             *last = Plain { stamp, place };
             self.length += returned + 1;
         }

@@ -9,7 +9,7 @@ use crate::error::Malformed;
 use crate::foretell::{Foretold, Symbol, What};
 use crate::format::Cursor;
 use crate::model::{Entry, Event};
-use crate::spread::Spread;
+use crate::spread::{Spread, end_between};
 use crate::step::read_time;
 
 /// Where decoding goes on.
@@ -28,8 +28,11 @@ struct At {
     events: u64,
     /// Time of the last event.
     tsc: u64,
-    /// Calls that end now, before what the last symbol says.
+    /// Calls that end now, before what the last symbol says: all, and those that are left.
+    ends: u64,
     returns: u64,
+    /// Since when they may have ended: when they did nobody knows, if that is before `tsc`.
+    ended_since: u64,
     /// What it says, if that is to come.
     next: Option<Event>,
     /// Symbols without times that are left of the span, and which moment comes next.
@@ -58,7 +61,9 @@ impl<'a> Events<'a> {
             symbols: 0,
             events: 0,
             tsc: block.first_tsc,
+            ends: 0,
             returns: 0,
+            ended_since: block.first_tsc,
             next: None,
             left: 0,
             moment: 0,
@@ -125,8 +130,10 @@ impl<'a> Events<'a> {
         }
         let at = &mut self.at;
         if at.returns > 0 {
+            let number = at.ends - at.returns + 1;
             at.returns -= 1;
-            return Ok(Event::Exit { tsc: at.tsc });
+            let tsc = end_between(at.ended_since, at.tsc, number, at.ends);
+            return Ok(Event::Exit { tsc });
         }
         let none = Malformed("a symbol says nothing");
         at.next.take().ok_or(none)
@@ -157,11 +164,14 @@ impl<'a> Events<'a> {
             let at = &mut self.at;
             at.moment += 1;
             at.left -= 1;
-            at.tsc = at.spread.at(at.moment).max(at.tsc);
+            let before = at.spread.at(at.moment - 1);
+            (at.ended_since, at.tsc) = (before.max(at.tsc), at.spread.at(at.moment).max(at.tsc));
         } else {
             let ticks = read_time(&mut self.times, self.block.step)?;
             at.tsc = at.tsc.checked_add(ticks).ok_or(LATE)?;
+            at.ended_since = at.tsc;
         }
+        self.at.ends = self.at.returns;
         self.next(symbol)?;
         Ok(between)
     }

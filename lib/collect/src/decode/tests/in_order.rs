@@ -25,11 +25,11 @@ fn calls_in_order_end_where_the_stack_shows_it_and_their_times_lie_between_stamp
         Between(100, 1000),
         Enter(250, PLACE_ENTRY, 4),
         Enter(400, PLACE_ENTRY, 4),
-        Exit(550),
+        Exit(475),
         Enter(550, PLACE_ENTRY, 4),
         Enter(700, tail, 5),
-        Exit(850),
-        Exit(850),
+        Exit(750),
+        Exit(800),
         Enter(850, PLACE_ENTRY, 4),
     ];
     for (takes_rows, takes_runs) in [(true, true), (true, false), (false, false)] {
@@ -63,8 +63,8 @@ fn calls_with_stamps_and_calls_in_order_have_one_stack() {
         Between(100, 400),
         Enter(200, PLACE_ENTRY, 4),
         Enter(300, PLACE_ENTRY, 4),
-        Exit(400),
-        Exit(400),
+        Exit(333),
+        Exit(366),
         Enter(400, PLACE_ENTRY, 1),
         Exit(500),
         Exit(600),
@@ -84,9 +84,9 @@ fn calls_with_stamps_and_calls_in_order_have_one_stack() {
         Enter(700, PLACE_ENTRY, 1),
         Enter(800, PLACE_ENTRY, 1),
         Between(800, 1000),
-        Exit(900),
+        Exit(850),
         Enter(900, PLACE_ENTRY, 4),
-        Exit(1100),
+        Exit(1050),
         Exit(1100),
     ];
     assert_eq!(thread.chunk(&chunk), want);
@@ -420,10 +420,10 @@ fn a_call_of_the_kernel_is_inside_of_what_is_open_where_it_is_made() {
         let want = [
             Enter(200, PLACE_ENTRY, 4),
             Enter(300, PLACE_ENTRY, 4),
-            Exit(400),
+            Exit(350),
             Enter(400, PLACE_ENTRY, NAMED),
             Enter(500, PLACE_ENTRY, 4),
-            Exit(600),
+            Exit(550),
             Exit(600),
             Enter(800, PLACE_ENTRY, 4),
         ];
