@@ -70,6 +70,8 @@ def regular_expressions(b):
     """/.../ stands wherever a glob does, in payloads, handlers and the policy; a wrong one is refused at its place."""
     same(counted(b, 'at("/^(price|total)$/")'), {"1": 61 + 61})
     same(counted(b, 'at("sho*!/^tot/")', "e.name", "later", "e"), {"total": 61})
+    got = counted(b, 'leave_out("/^(handle|free)/"); module("/^shop$/"); at("shop!/./")', "e.name", "later", "e")
+    assert "main" in got and got["total"] == 1 and "handle" not in got, got
     status, out, err = b.run(["--eval", 'at("/pri(/").on_enter(|c| c.record())'], ["/bin/true"])
     same((status, out), (2, ""))
     for words in ("--eval:1:1:", "/pri(/ is no regular expression", "^"):
@@ -92,6 +94,11 @@ def by_the_caller(b):
     for handler, by in (("on_enter", "c"), ("later", "e"), ("begins", "e")):
         same(counted(b, 'at("total").called_by("handle")', "1", handler, by), {"1": 60})
         same(counted(b, 'at("total").called_by("shop!/^main$/")', "1", handler, by), {"1": 1})
+    # The first call of malloc comes by way of the lazy resolver, which is nobody's caller.
+    same(counted(b, 'at("malloc").called_by("shop!box")', "c.arg1"), {"32": 30, "33": 30})
+    same(counted(b, 'at("malloc").called_by("shop!box")', "c.result != 0", "on_exit"), {"1": 60})
+    got = counted(b, 'at("malloc")', "c.stack(3)")
+    same([n for stack, n in got.items() if "box" in stack], [60])
     same(counted(b, 'at("price").called_by("main")', "c.result", "on_exit"), {"21": 1})
     # The same sheet by several edges, and beside a payload of all calls.
     err = said(b, 'let n = count("n", ["who"]); at("price").called_by("main").on_enter(|c| n.add(1)); '
@@ -108,6 +115,14 @@ def fields_by_name(b):
     """c.NAME.FIELD is a number in what an argument points to, with its sign and width; what cannot be read is 0."""
     got = counted(b, 'at("total")', "c.o.kind")
     same(got, {"-2": 20, "-1": 20, "0": 21})
+    err = said(b, 'let s = sum("s", [], ["cents"]); at("total").on_enter(|c| if c.o.number > 1 && c.o.price.cents >= 100 { s.add(c.o.price.cents) });')
+    assert re.search(r"^ +58 +176,900$", err, re.M), err
+    err = said(b, 'let n = count("n", []); at("total").on_enter(|c| if c.o.colour == 1 { n.add([]) })')
+    assert "total has no field 'o.colour' that is known" in err, err
+    # Two fields in two words, a text, and two beginnings of texts of two lengths: five to be read.
+    err = said(b, 'let n = count("n", []); at("total").on_enter(|c| if c.o.number == 1 && c.o.price.cents == 2 && c.arg1 == "x" '
+               '&& c.arg1.starts_with("a") && c.arg1.starts_with("bc") { n.add([]) })')
+    assert "more than 4 texts and fields" in err, err
     status, _, err = b.run(["--eval", 'let n = count("n", ["k"]); at("total").on_exit(|c| n.add(c.o.kind))'], [built(b)])
     assert status == 2 and "fields are read when a call begins" in err, err
 
@@ -116,7 +131,7 @@ def fields_by_name(b):
 def what_is_known_of_functions(b):
     """propagate(|f| ...) knows leaf, loops, file, line and prototype; not_below(GLOB) makes leaves."""
     err = said(b, 'propagate(|f| { if f.module == "shop" && f.file != "" '
-               '{ print(`${f.name} ${f.leaf} ${f.loops} ${f.file} ${f.line} ${f.prototype}`) } record }); on_end(|| ());')
+               '{ print(`${f.name} ${f.leaf} ${f.loops} ${f.file} ${f.line} ${f.prototype}`) } record });')
     known = {line.split()[0]: line for line in err.splitlines() if ".c " in line}
     for name, leaf, loops, place in (("total", "true", "false", "shop.c 7"), ("price", "true", "true", "shop.c 10"),
                                      ("handle", "false", "false", "shop.c 11"), ("report", "false", "false", "report.c 5")):

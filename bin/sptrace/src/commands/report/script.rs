@@ -2,6 +2,7 @@
 //!
 //! Given the options; gives the exit status. Must not know the language.
 
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::bail;
@@ -105,10 +106,15 @@ fn run_handlers(script: &Script, output: Option<&Path>) -> anyhow::Result<()> {
             "propagate failed: {missed} functions were recorded as without it"
         ));
     }
+    let path = output.filter(|path| path.is_file());
+    if !script.has_handlers() || path.is_none() {
+        // What propagate has printed; else it is the beginning of what handlers print.
+        std::io::stderr().write_all(script.take_early().as_bytes())?;
+    }
     if !script.has_handlers() {
         return Ok(());
     }
-    let Some(path) = output.filter(|path| path.is_file()) else {
+    let Some(path) = path else {
         bail!("the script's handlers were told of nothing: no trace was written");
     };
     let (mut reader, survey) = open_trace(path)?;
