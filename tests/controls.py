@@ -308,7 +308,7 @@ def wrong_uses(b):
     at_step = 'at("step").on_enter(|c| { %s });'
     wrong = [
         (at_step % "c.dump()", "there is no ring", []),
-        (at_step % 'c.level("leaf", "off")', "without(GLOB)", []),
+        (at_step % 'c.level("leaf", "off")', "leave_out(GLOB)", []),
         (at_step % 'c.level("leaf", "loud")', "there is no such level", []),
         (at_step % "c.level(3, \"count\")", "the name of functions is wanted", []),
         (at_step % 'c.level("leaf")', "something else is wanted here", []),

@@ -17,6 +17,7 @@ mod follow;
 pub mod graph;
 mod hash;
 mod history;
+mod loops;
 mod model;
 mod names;
 mod noreturn;
@@ -38,6 +39,7 @@ pub use cache::{
 pub use debug_file::names;
 pub use error::CodeError;
 pub use hash::hash_bytes;
+pub use loops::jumps_back;
 pub use model::{Analysis, Function, FunctionFlags, Summary};
 pub use names::{Name, name_of, unnamed};
 pub use packed::Sites;

@@ -7,11 +7,13 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use sptrace_payload::acts::{Acts, FAILURE, Moment, RESULT};
-use sptrace_payload::program::{Expression, Source, Width};
+use sptrace_payload::acts::{Acts, ActsError, FAILURE, MOST_TEXTS, Moment, RESULT};
+use sptrace_payload::program::{Binary, Expression, Source, Width};
 use sptrace_payload::tables::{Kind, MOST_KEYS, Tables};
+use sptrace_payload::text;
 use sptrace_trace::{KeyColumn, glob_matches};
-use sptrace_types::calls::{Selection, parameter};
+use sptrace_types::calls::{Selection, by_number, parameter};
+use sptrace_types::decode::fields::led_to;
 use sptrace_types::decode::types::Type;
 use sptrace_types::functions::prototype::{Failure, Prototype, Source as Place};
 
@@ -22,6 +24,8 @@ pub struct Payload {
     pub module: Option<String>,
     /// Glob of functions.
     pub glob: String,
+    /// Glob of the file of the source in which these begin; None: of any.
+    pub file: Option<String>,
     /// When it runs.
     pub moment: Moment,
     /// What it does.
@@ -161,12 +165,17 @@ impl Chosen {
         module: &str,
         names: &[&str; 3],
         prototype: &dyn Fn() -> Option<Prototype>,
+        source: &dyn Fn() -> Option<String>,
     ) -> Option<Runs> {
         let fits = |payload: &Payload| {
             let module_fits = |glob: &String| glob_matches(glob, module);
             payload.calls.is_none()
                 && payload.module.as_ref().is_none_or(module_fits)
                 && names.iter().any(|name| glob_matches(&payload.glob, name))
+                && payload
+                    .file
+                    .as_ref()
+                    .is_none_or(|of| file_fits(of, source()))
         };
         let mut all: Option<Runs> = None;
         let mut exit = Acts::default();
@@ -187,7 +196,7 @@ impl Chosen {
                     "" => format!(
                         "what {function} gives when it fails is not known: c.deny(ERRNO, RESULT)"
                     ),
-                    name => format!("{function} has no argument '{name}' that is known"),
+                    name => format!("{function} has no {} that is known", called(name)),
                 });
                 continue;
             }
@@ -198,8 +207,17 @@ impl Chosen {
             }
         }
         let mut all = all?;
+        self.limit(&mut all, function);
         self.keep(&mut all, exit, function);
         Some(all)
+    }
+
+    /// Takes acts away that ask for more memory than is read at a call.
+    fn limit(&self, all: &mut Runs, what: &str) {
+        if all.entry.texts().len() > MOST_TEXTS {
+            self.trouble(format!("{what}: {}", ActsError::Texts));
+            all.entry = Acts::default();
+        }
     }
 
     /// What is done at a call of the kernel. None: nothing.
@@ -215,7 +233,7 @@ impl Chosen {
             let name = |n: u8| payload.names.get(usize::from(n)).map_or("", String::as_str);
             let of = |n: u8| match n {
                 RESULT => Some(Source::Result.into()),
-                n => Some(Source::Argument(parameter(number, name(n))?).into()),
+                n => of_kernel(number, name(n)),
             };
             match (acts.resolve(&of), payload.moment) {
                 (Ok(()), Moment::Call) => all.get_or_insert_default().entry.join(&acts),
@@ -224,13 +242,15 @@ impl Chosen {
                     exit.join(&acts);
                 }
                 (Err(n), _) => self.trouble(format!(
-                    "system call {number} has no argument '{}' that is known",
-                    name(n)
+                    "system call {number} has no {} that is known",
+                    called(name(n))
                 )),
             }
         }
         let mut all = all?;
-        self.keep(&mut all, exit, &format!("system call {number}"));
+        let what = format!("system call {number}");
+        self.limit(&mut all, &what);
+        self.keep(&mut all, exit, &what);
         Some(all)
     }
 
@@ -265,9 +285,13 @@ impl Chosen {
                     Some(_) => "no instruction that makes a system call was met, of which the \
                                 script has payloads"
                         .to_owned(),
-                    None => format!(
-                        "no function matches at(\"{glob}\") of the script (names: sptrace analyze --functions)"
-                    ),
+                    None => {
+                        let file = payload.file.as_ref();
+                        let file = file.map_or(String::new(), |of| format!(".in_file(\"{of}\")"));
+                        format!(
+                            "no function matches at(\"{glob}\"){file} of the script (names: sptrace analyze --functions)"
+                        )
+                    }
                 });
             }
         }
@@ -279,6 +303,14 @@ impl Chosen {
         }
         remarks
     }
+}
+
+/// Does the path of a file of the source fit: all of it, or its last part?
+fn file_fits(pattern: &str, path: Option<String>) -> bool {
+    path.is_some_and(|path| {
+        let short = path.rsplit('/').next().unwrap_or(&path);
+        glob_matches(pattern, &path) || glob_matches(pattern, short)
+    })
 }
 
 /// Puts the places of arguments into acts; else the name of one that is not known.
@@ -322,15 +354,71 @@ fn result(prototype: Option<&Prototype>) -> Expression {
 
 /// An argument by its name, with its sign and width.
 fn argument(prototype: &Prototype, name: &str) -> Option<Expression> {
+    let (name, field) = parts_of(name);
     let at = prototype.names.iter().position(|known| known == name)?;
+    let ty = prototype.call.parameters.get(at)?;
     let source = match prototype.sources.get(at)? {
+        Place::Register(n) if field.is_some() => return field_of(*n, *ty, field?),
         Place::Register(n) => Source::Argument(*n),
-        Place::Stack(n) => Source::Stack(*n),
+        Place::Stack(n) if field.is_none() => Source::Stack(*n),
         // A number with a point is none that payloads add up.
-        Place::Vector(_) => return None,
+        Place::Vector(_) | Place::Stack(_) => return None,
     };
     let word = Expression::Source(source);
-    Some(narrowed(prototype.call.parameters.get(at)?, word))
+    Some(narrowed(ty, word))
+}
+
+/// The name of an argument, and that of a field in what it points to: `order.price.cents`.
+fn parts_of(name: &str) -> (&str, Option<&str>) {
+    match name.split_once('.') {
+        Some((name, field)) => (name, Some(field)),
+        None => (name, None),
+    }
+}
+
+/// A number in the structure that an argument in a register points to.
+fn field_of(argument: u8, ty: Type, field: &str) -> Option<Expression> {
+    let place = led_to(argument, ty)
+        .part(field.split('.'), (field, ""))
+        .ok()?;
+    let [offset] = place.offsets[..] else {
+        return None;
+    };
+    let bytes = u16::try_from(place.ty.size()?).ok()?;
+    let is_number = !matches!(place.ty, Type::Struct(_) | Type::Array(..) | Type::Float(_));
+    // It is read in the word in which it lies.
+    if !is_number || offset % 8 + bytes > 8 {
+        return None;
+    }
+    let word = Expression::Source(Source::Text(place.argument, text::field(offset)?));
+    let shift = u64::from(offset % 8 * 8);
+    let word = match shift {
+        0 => word,
+        shift => word.with(Binary::ShiftRight, shift),
+    };
+    Some(narrowed(&place.ty, word))
+}
+
+/// What a payload asks for, in words.
+fn called(name: &str) -> String {
+    let kind = match parts_of(name) {
+        (_, Some(_)) => "field",
+        (_, None) => "argument",
+    };
+    format!("{kind} '{name}'")
+}
+
+/// The same of a call of the kernel.
+fn of_kernel(number: u32, name: &str) -> Option<Expression> {
+    let (name, field) = parts_of(name);
+    let at = parameter(number, name)?;
+    match field {
+        None => Some(Source::Argument(at).into()),
+        Some(field) => {
+            let (types, _) = by_number(number)?.of(&[0; 6]);
+            field_of(at, *types.get(usize::from(at))?, field)
+        }
+    }
 }
 
 /// What of a register a value of a type is.

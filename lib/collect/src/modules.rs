@@ -6,10 +6,12 @@
 //! | `answer.rs` | takes questions and answers them |
 //! | `load.rs` | the file of a module, as it can be opened from here |
 //! | `filters.rs`, `decide.rs` | which functions are recorded |
+//! | `details.rs` | what takes longer to find out of a function |
 //! | `mappings.rs`, `placement.rs` | what lies where, and where there is room |
 
 pub mod answer;
 pub mod decide;
+pub mod details;
 pub mod filters;
 pub mod load;
 pub(crate) mod mappings;

@@ -7,6 +7,7 @@ use crate::modules::load::Plans;
 use std::path::{Path, PathBuf};
 
 use sptrace_code::Places;
+use sptrace_trace::glob_matches;
 use sptrace_tracee::at_start::AtStart;
 
 use crate::acts::Payloads;
@@ -134,17 +135,7 @@ impl Options {
             return true;
         }
         let name = path.rsplit('/').next().unwrap_or(path);
-        !self.modules.is_empty() && !self.modules.iter().any(|m| matches(m, name))
-    }
-}
-
-/// A glob with `*` only.
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
-            (0..=rest.len()).any(|i| rest.is_char_boundary(i) && matches(tail, &rest[i..]))
-        }),
+        !self.modules.is_empty() && !self.modules.iter().any(|m| glob_matches(m, name))
     }
 }
 

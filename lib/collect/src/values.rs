@@ -14,7 +14,7 @@ use sptrace_code::Cached;
 use sptrace_image::Object;
 use sptrace_patch::errno::place_of_errno;
 use sptrace_patch::values::{rest_at, section};
-use sptrace_trace::{demangle, glob_matches, without_parameters};
+use sptrace_trace::{demangle, glob_matches, is_pattern, without_parameters};
 use sptrace_types::decode::capture::{Condition, Extent, From, Length, all_captures};
 use sptrace_types::decode::types::{Len, Phase};
 use sptrace_types::functions::known::{self, generic};
@@ -32,6 +32,7 @@ use sptrace_types::syscalls;
 
 use crate::acts::{Chosen, Payloads, Runs};
 use crate::captures::Rest;
+use crate::modules::details::File;
 use crate::payloads::{Layout, Reads};
 
 /// Where no values are asked for.
@@ -71,7 +72,7 @@ struct Found {
     missing: BTreeSet<String>,
 }
 
-/// What debug information says of the function at an address: a prototype's line.
+/// What debug information says of the function at an address: a prototype's line, or a file.
 type Debug<'a> = dyn Fn(Svma) -> Option<String> + 'a;
 
 /// More names of the function at an address than its best one.
@@ -130,11 +131,12 @@ impl Values {
         let view = PlanView::new(plan)?;
         let bytes = std::fs::read(file).ok()?;
         let object = Object::parse(&bytes).ok()?;
-        let prototypes = prototypes_of(&bytes, file);
-        let debug = |svma: Svma| prototypes.of(svma);
+        let details = File::new(file);
+        let debug = |svma: Svma| details.prototype(svma);
+        let line = |svma: Svma| details.line(svma).map(|line| line.0);
         let debug: (&Debug<'_>, bool) = (&debug, is_described(file));
         let others = |svma: Svma| other_names(&object, svma);
-        let mut rows = self.rows((cached, &others), view, takes_muted, file, debug);
+        let mut rows = self.rows((cached, &others), view, takes_muted, (file, &line), debug);
         let head = place_of_errno(&object, Svma(view.header().base_svma));
         self.without_errno(&mut rows, &head, file);
         if view.specials().any(|special| special.kind.is_system_call()) {
@@ -167,7 +169,7 @@ impl Values {
         (cached, others): (&Cached, &OtherNames<'_>),
         view: PlanView<'_>,
         takes_muted: bool,
-        file: &Path,
+        file: (&Path, &Debug<'_>),
         debug: (&Debug<'_>, bool),
     ) -> Vec<Row> {
         use sptrace_wire::plan::FN_MUTED;
@@ -264,7 +266,7 @@ impl Values {
     /// What runs at the calls of a function.
     fn acts(
         &self,
-        file: &Path,
+        (file, line): (&Path, &Debug<'_>),
         (symbol, name): (&str, &str),
         svma: Svma,
         debug: (&Debug<'_>, bool),
@@ -277,7 +279,7 @@ impl Values {
         let of_user = self.asked.as_ref().map(|asked| &asked.prototypes);
         let base = || base_of(of_user, symbol, svma, debug);
         let short = without_parameters(name);
-        let acts = chosen.of(&module, &[short, name, symbol], &base)?;
+        let acts = chosen.of(&module, &[short, name, symbol], &base, &|| line(svma))?;
         if is_hooked() {
             chosen.trouble(format!(
                 "{short} is one of -F or --between, where none can run"
@@ -313,13 +315,11 @@ impl Values {
         };
         let mut chosen: Option<Wanted> = None;
         let mut found = self.found.lock().ok()?;
+        let mut unknown = Vec::new();
         for (number, spec) in specs {
             found.specs.insert(number);
             let Some(wanted) = spec.of(shown, base.as_ref()) else {
-                found
-                    .unknown
-                    .entry(number)
-                    .or_insert_with(|| name.to_owned());
+                unknown.push((number, spec.result_only));
                 continue;
             };
             let missing = wanted
@@ -333,6 +333,21 @@ impl Values {
                 _ => wanted,
             });
         }
+        // Another spec may have said what the result is.
+        let read = |wanted: &Wanted| prototype(&wanted.text, &Defined::new()).ok();
+        let has_result = chosen
+            .as_ref()
+            .and_then(read)
+            .is_some_and(|known| known.result.is_some());
+        for (number, _) in unknown
+            .iter()
+            .filter(|(_, result)| !(*result && has_result))
+        {
+            found
+                .unknown
+                .entry(*number)
+                .or_insert_with(|| name.to_owned());
+        }
         chosen
     }
 
@@ -344,7 +359,7 @@ impl Values {
         };
         for (number, spec) in (0..).zip(&asked.specs) {
             let option = if spec.result_only { "-R" } else { "-A" };
-            let is_one = !spec.glob.contains(['*', '?', '[']);
+            let is_one = !is_pattern(&spec.glob);
             if !found.specs.contains(&number) {
                 remarks.push(format!(
                     "no function matches {option} {} (names: sptrace analyze --functions)",
@@ -390,16 +405,6 @@ fn other_names(object: &Object<'_>, svma: Svma) -> Vec<String> {
     let here = here.iter().take_while(|s| s.svma == svma);
     let bare = |name: &str| name.split('@').next().unwrap_or(name).to_owned();
     here.map(|symbol| bare(symbol.name)).collect()
-}
-
-/// Debug information of an image: its own, or that of its debug file.
-fn prototypes_of(image: &[u8], path: &Path) -> sptrace_dwarf::Prototypes {
-    let found = sptrace_symbols::places().debug_information(image, path);
-    for why in &found.refused {
-        log::warn!("{why}");
-    }
-    sptrace_dwarf::Prototypes::new(found.file.map(|(_, bytes)| bytes))
-        .with_supplement(found.supplement)
 }
 
 /// True of a library whose functions the table of known ones describes.

@@ -20,7 +20,7 @@ use crate::tracefs::Tracefs;
 use sptrace_payload::acts::Acts;
 use sptrace_payload::program::{Expression, Source, Width};
 use sptrace_payload::tables::Kind;
-use sptrace_trace::{Note, TableRow, TableSums, glob_matches};
+use sptrace_trace::{Note, TableRow, TableSums, glob_matches, is_pattern};
 use sptrace_types::decode::types::Type;
 use sptrace_types::functions::parse::{Defined, prototype};
 use sptrace_types::functions::prototype::{Prototype, Source as Place};
@@ -369,7 +369,6 @@ impl Drop for Counts {
 
 fn fits(payload: &Payload, symbol: &Symbol, chosen: &HashSet<u64>) -> bool {
     let module = symbol.module.as_deref().unwrap_or("kernel");
-    let is_pattern = payload.glob.contains(['*', '?', '[']);
     payload
         .module
         .as_ref()
@@ -378,7 +377,7 @@ fn fits(payload: &Payload, symbol: &Symbol, chosen: &HashSet<u64>) -> bool {
             .names
             .iter()
             .any(|name| glob_matches(&payload.glob, name))
-        && (!is_pattern || chosen.contains(&symbol.address))
+        && (!is_pattern(&payload.glob) || chosen.contains(&symbol.address))
 }
 
 fn described(symbol: &Symbol, types: Option<&Types>) -> Option<Prototype> {

@@ -17,7 +17,7 @@ use crate::probes;
 use crate::source::{Frame, Happening};
 use crate::symbols::{Symbol, Symbols};
 use crate::tracefs::Tracefs;
-use sptrace_trace::glob_matches;
+use sptrace_trace::{glob_matches, is_pattern};
 use sptrace_types::decode::capture::{Extent, From, Length, all_captures};
 use sptrace_types::decode::types::{Phase, Type};
 use sptrace_types::functions::parse::{Defined, prototype};
@@ -139,7 +139,6 @@ impl Values {
         (symbols, types): (&Symbols, Option<&Types>),
         chosen: &HashSet<u64>,
     ) -> Result<Vec<(u64, Probed)>, KernelError> {
-        let is_pattern = |glob: &str| glob.contains(['*', '?', '[']);
         let fits = |spec: &Spec, symbol: &Symbol| {
             symbol.names.iter().any(|n| glob_matches(&spec.glob, n))
                 && (!is_pattern(&spec.glob) || chosen.contains(&symbol.address))

@@ -134,7 +134,7 @@ pub enum ActsError {
     )]
     Kept,
     /// More texts.
-    #[error("more than {MOST_TEXTS} texts are compared, c.depth counted as one")]
+    #[error("more than {MOST_TEXTS} texts and fields are asked for, c.depth counted as one")]
     Texts,
     /// More counters.
     #[error("calls are counted in more than {MOST_COUNTERS} payloads")]

@@ -273,6 +273,11 @@ impl Run<'_> {
 
     /// See [`crate::text`]; 0: it cannot be read, or is shorter.
     fn text_word(&self, address: u64, length: u16) -> u64 {
+        if let Some(behind) = text::field_at(length) {
+            let mut bytes = [0; 8];
+            self.memory.read(address.wrapping_add(behind), &mut bytes);
+            return u64::from_le_bytes(bytes);
+        }
         let (most, is_whole) = match length {
             WHOLE | TOLD => (MOST_BYTES, true),
             length => (usize::from(length), false),

@@ -47,7 +47,8 @@ pub enum Source {
     /// An argument by the number of its name; replaced by another source before it is compiled.
     Named(u8),
     /// The number that stands for the text at an argument ([`crate::text::word_of`]): the
-    /// argument in a register by number, and how many bytes of the text, or [`crate::text::WHOLE`].
+    /// argument in a register by number, and how many bytes of the text, or [`crate::text::WHOLE`];
+    /// or the bytes of a field ([`crate::text::field`]), as many as can be read, then zeros.
     Text(u8, u16),
     /// The same of an argument by the number of its name.
     NamedText(u8, u16),

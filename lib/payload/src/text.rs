@@ -18,6 +18,23 @@ pub const DEPTH: (u8, u16) = (6, 1);
 /// Bytes of a text that are looked at, at most.
 pub const MOST_BYTES: usize = 4096;
 
+/// In place of a length from here up to [`TOLD`]: no text, but the eight bytes of so many words
+/// behind what the argument points to, in which a field lies.
+pub const FIELDS: u16 = 0x1100;
+const _: () = assert!(FIELDS as usize > MOST_BYTES);
+
+/// In place of a length: the eight bytes in which lies what is so many bytes behind what the
+/// argument points to. None: it is too far away.
+pub fn field(offset_bytes: u16) -> Option<u16> {
+    Some(FIELDS + offset_bytes / 8).filter(|length| *length < TOLD)
+}
+
+/// The same the other way round: how many bytes behind it they are. None: a text is meant.
+pub fn field_at(length: u16) -> Option<u64> {
+    let is_field = (FIELDS..TOLD).contains(&length);
+    is_field.then(|| 8 * u64::from(length - FIELDS))
+}
+
 /// Of a text that a script compares all of.
 pub fn whole(text: &[u8]) -> u64 {
     word_of(text.iter().copied().chain([0]))
@@ -69,6 +86,16 @@ mod tests {
         assert_eq!(told(&words(b"/etc")), ("/etc".to_owned(), false));
         let long = [b'x'; 2 * TOLD_BYTES];
         assert_eq!(told(&words(&long)), ("x".repeat(TOLD_BYTES), true));
+    }
+
+    #[test]
+    fn a_field_is_no_text() {
+        assert_eq!(field(0).and_then(field_at), Some(0));
+        assert_eq!(field(23).and_then(field_at), Some(16));
+        assert_eq!(field(u16::MAX), None);
+        for length in [1, MOST_BYTES as u16, TOLD, WHOLE] {
+            assert_eq!(field_at(length), None);
+        }
     }
 
     #[test]

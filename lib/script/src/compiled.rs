@@ -15,7 +15,7 @@ use sptrace_payload::program::{Binary, Expression, Source};
 use sptrace_types::calls::Selection;
 
 use crate::error::ScriptError;
-use crate::policy::{Bid, Payload, PayloadTable};
+use crate::policy::{Bid, Functions, Names, Payload, PayloadTable};
 use crate::sheets::Printable;
 
 mod active;
@@ -53,10 +53,8 @@ pub struct Surroundings<'a> {
 /// What a payload was asked for: `at(...).on_enter(...)`.
 #[derive(Clone)]
 pub struct Asked {
-    /// Glob of modules.
-    pub module: Option<String>,
-    /// Glob of functions.
-    pub glob: String,
+    /// At which calls of functions.
+    pub functions: Functions,
     /// Calls of the kernel, in place of functions.
     pub calls: Option<Selection>,
     /// When it runs.
@@ -115,6 +113,7 @@ pub fn payload(asked: &Asked, around: &mut Surroundings<'_>) -> Read<Payload> {
         locals: Vec::new(),
         names: Vec::new(),
         is_of_kernel: asked.calls.is_some(),
+        caller: asked.functions.caller.clone(),
         changes_at: None,
         around,
     };
@@ -137,8 +136,7 @@ pub fn payload(asked: &Asked, around: &mut Surroundings<'_>) -> Read<Payload> {
         ));
     }
     Ok(Payload {
-        module: asked.module.clone(),
-        glob: asked.glob.clone(),
+        functions: asked.functions.clone(),
         moment: asked.moment,
         acts,
         names,
@@ -202,6 +200,8 @@ struct Reader<'a, 'b> {
     names: Vec<String>,
     /// The call is one of the kernel.
     is_of_kernel: bool,
+    /// Only what these functions call counts.
+    caller: Option<Names>,
     /// The first word that changes what the program does.
     changes_at: Option<(usize, usize)>,
     around: &'a mut Surroundings<'b>,
@@ -344,6 +344,7 @@ impl Reader<'_, '_> {
                 if let (Expr::Variable(name, ..), Expr::MethodCall(method, _)) =
                     (&parts.lhs, &parts.rhs)
                 {
+                    self.is_for_all_callers(&name.1, at)?;
                     if name.1 == self.call && method.name == "record" && method.args.is_empty() {
                         self.may_record(at)?;
                         steps.push(Step::Record);
@@ -378,6 +379,22 @@ impl Reader<'_, '_> {
             "this does nothing that a payload can do",
             &format!("a payload does SHEET.add(...) and c.record(), {RUN_LATER}"),
         )
+    }
+
+    /// Who has called is known when the recording has ended, so nothing but sheets heeds it.
+    fn is_for_all_callers(&self, name: &str, at: Position) -> Read<()> {
+        let is_sheet = self
+            .captured
+            .get(name)
+            .is_some_and(|captured| captured.read_lock::<Printable>().is_some());
+        match self.caller.is_some() && !is_sheet {
+            true => self.refuse(
+                at,
+                "at calls by some functions a payload does SHEET.add(...) alone",
+                "leave called_by(GLOB) out, or write later(|e| ...)",
+            ),
+            false => Ok(()),
+        }
     }
 
     /// A call is recorded when it begins, or not at all.
@@ -582,10 +599,15 @@ impl Reader<'_, '_> {
             }
             _ => {}
         }
+        self.named(name.to_owned(), at)
+    }
+
+    /// What the function's prototype has by this name.
+    fn named(&mut self, name: String, at: Position) -> Read<Value> {
         let names = &mut self.names;
-        let number = names.iter().position(|known| known == name);
+        let number = names.iter().position(|known| *known == name);
         let number = number.unwrap_or_else(|| {
-            names.push(name.to_owned());
+            names.push(name);
             names.len() - 1
         });
         if number >= MOST_NAMES {

@@ -45,6 +45,8 @@ const CLOSE_RANGE: u32 = 436;
 const CLONE3: u32 = 435;
 const OPENAT2: u32 = 437;
 const CLONE_THREAD: u64 = 0x10000;
+/// A connection is being made, on a socket that does not wait for it.
+const EINPROGRESS: i64 = -115;
 const F_DUPFD: u64 = 0;
 const F_DUPFD_CLOEXEC: u64 = 1030;
 
@@ -70,7 +72,9 @@ impl Descriptors {
 
     /// A call has ended.
     pub fn ended(&mut self, call: &Call, parent: Option<u32>) {
-        let Some(result) = call.result.filter(|result| *result >= 0) else {
+        let goes_on = |result: &i64| call.number == CONNECT && *result == EINPROGRESS;
+        let is_done = |result: &i64| *result >= 0 || goes_on(result);
+        let Some(result) = call.result.filter(is_done) else {
             return;
         };
         let is_thread = call.number == CLONE && call.args[0] & CLONE_THREAD != 0;

@@ -11,7 +11,7 @@ use sptrace_types::calls::Selection;
 
 use crate::compiled::Asked;
 use crate::event::Subject;
-use crate::policy::Policy;
+use crate::policy::{Functions, Policy};
 use crate::sheets::{Form, Printable, Stored};
 
 /// Which events a handler is told of.
@@ -19,10 +19,10 @@ use crate::sheets::{Form, Printable, Stored};
 pub enum Wanted {
     /// Of every call of a function and every system call.
     All,
-    /// Calls of functions that fit the glob; of those whose module fits the first, if there is one.
-    Calls(Option<String>, String),
+    /// Calls of functions.
+    Calls(Functions),
     /// The beginnings of such calls.
-    Begins(Option<String>, String),
+    Begins(Functions),
     /// These system calls.
     SystemCalls(Selection),
     /// Processes that begin, execute a program, and end; threads; modules; signals.

@@ -41,6 +41,6 @@ mod words;
 pub use checks::Checks;
 pub use error::ScriptError;
 pub use load::Script;
-pub use policy::{Bid, Decision, Deed, FunctionFacts, Level, Policy};
+pub use policy::{Bid, Decision, Deed, Details, FunctionFacts, Level, More, Policy};
 pub use run::{Run, Trouble};
 pub use sheets::Form;

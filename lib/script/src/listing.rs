@@ -81,11 +81,10 @@ fn table_line(title: &str, table: &Table) -> String {
 }
 
 fn payload_lines(payload: &Payload, tables: &Tables) -> Vec<String> {
-    let (glob, line) = (&payload.glob, payload.line);
-    let place = match (&payload.module, &payload.calls) {
-        (_, Some(_)) => "the kernel".to_owned(),
-        (Some(module), None) => format!("{module}!{glob}"),
-        (None, None) => glob.clone(),
+    let line = payload.line;
+    let place = match &payload.calls {
+        Some(_) => "the kernel".to_owned(),
+        None => payload.functions.to_string(),
     };
     let acts = &payload.acts;
     let Some(code) = code_of(payload, tables) else {
@@ -103,11 +102,12 @@ fn payload_lines(payload: &Payload, tables: &Tables) -> Vec<String> {
         (Moment::Call, true) => ("calls", "recorded where record() is reached"),
         (Moment::Call, false) => ("calls", "not recorded"),
     };
-    let slowly = match acts.is_slow() || payload.calls.is_some() {
+    let slowly = match acts.is_slow() || payload.reads_fields() || payload.calls.is_some() {
         true => SLOW_NS,
         false => 0.0,
     };
-    let is_in_slot = payload.calls.is_none() && is_in_slot(payload, tables);
+    let is_in_slot =
+        payload.calls.is_none() && !payload.reads_fields() && is_in_slot(payload, tables);
     let ns = slowly + price(payload.moment, acts, is_in_slot) + INSTRUCTION_NS * all.len() as f64;
     let mut lines = vec![format!(
         "line {line}, {what} of {place}, {recorded}: {} instructions, {} bytes, some {ns:.0} ns a call",

@@ -160,16 +160,20 @@ impl Script {
         wanted.any(|wanted| matches!(wanted, Wanted::SystemCalls(_)))
     }
 
+    /// Is something chosen by the file of the source in which it begins?
+    pub fn asks_for_files(&self) -> bool {
+        self.handlers.iter().any(|handler| match &handler.wanted {
+            Wanted::Calls(functions) | Wanted::Begins(functions) => functions.file.is_some(),
+            _ => false,
+        })
+    }
+
     /// Each handler in words.
     pub fn handlers(&self) -> Vec<String> {
         let text = |handler: &Handler| match &handler.wanted {
             Wanted::All => "every call and system call".to_owned(),
-            Wanted::Calls(None, glob) => format!("calls of {glob}"),
-            Wanted::Calls(Some(module), glob) => format!("calls of {glob} in {module}"),
-            Wanted::Begins(None, glob) => format!("beginnings of calls of {glob}"),
-            Wanted::Begins(Some(module), glob) => {
-                format!("beginnings of calls of {glob} in {module}")
-            }
+            Wanted::Calls(functions) => format!("calls of {functions}"),
+            Wanted::Begins(functions) => format!("beginnings of calls of {functions}"),
             Wanted::SystemCalls(_) => "some system calls".to_owned(),
             Wanted::Happenings(Subject::Process) => "processes".to_owned(),
             Wanted::Happenings(Subject::Thread) => "threads".to_owned(),
@@ -189,6 +193,13 @@ impl Script {
 
     /// What is to be said of a function. One for which the script fails is recorded.
     pub fn decide(&self, facts: &FunctionFacts) -> Decision {
+        match self.decide_by_closure(facts) {
+            Decision::Record if facts.is_leaf_by(&self.policy.leaves) => Decision::Leaf,
+            decision => decision,
+        }
+    }
+
+    fn decide_by_closure(&self, facts: &FunctionFacts) -> Decision {
         let Some(decide) = &self.policy.propagate else {
             return Decision::Record;
         };

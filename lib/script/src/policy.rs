@@ -3,11 +3,12 @@
 //! Made by evaluating a script, read by who makes a recording of it. Must not know how it is done.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rhai::FnPtr;
 use sptrace_payload::acts::{Acts, Moment, Step};
 use sptrace_payload::tables::{Kind, MOST_KEYS};
-use sptrace_trace::KeyColumn;
+use sptrace_trace::{KeyColumn, glob_matches, without_parameters};
 use sptrace_types::calls::Selection;
 
 /// What a script asks for.
@@ -29,6 +30,8 @@ pub struct Policy {
     pub only: Vec<String>,
     /// Globs of functions that are left out.
     pub without: Vec<String>,
+    /// Globs of functions that are recorded, and not what they call.
+    pub leaves: Vec<String>,
     /// Functions whose arguments and results are recorded, as -A has them.
     pub values: Vec<String>,
     /// The same of results alone, as -R has them.
@@ -86,7 +89,7 @@ impl Policy {
             || self.ring_bytes.is_some()
             || self.most_bytes.is_some()
             || self.hot_limit.is_some()
-            || self.propagate.is_some()
+            || self.decides_functions()
             || !self.payloads.is_empty()
     }
 
@@ -97,7 +100,7 @@ impl Policy {
 
     /// Does it decide about each function?
     pub fn decides_functions(&self) -> bool {
-        self.propagate.is_some()
+        self.propagate.is_some() || !self.leaves.is_empty()
     }
 }
 
@@ -146,13 +149,81 @@ impl Level {
     }
 }
 
+/// Names that functions, and their modules, have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Pattern of modules; None: of all.
+    pub module: Option<String>,
+    /// Pattern of functions.
+    pub glob: String,
+}
+
+impl Names {
+    /// `MODULE!GLOB`, or the name of a function alone.
+    pub fn read(text: &str) -> Self {
+        let parts = text.split_once('!').filter(|_| !text.starts_with('/'));
+        let (module, glob) = match parts {
+            Some((module, glob)) => (Some(module.to_owned()), glob),
+            None => (None, text),
+        };
+        Self {
+            module,
+            glob: glob.to_owned(),
+        }
+    }
+
+    /// Does a function have such a name, given its forms, and its module's?
+    pub(crate) fn fit<'a>(&self, names: impl IntoIterator<Item = &'a str>, module: &str) -> bool {
+        let is_there = |of: &String| glob_matches(of, module);
+        self.module.as_ref().is_none_or(is_there)
+            && names.into_iter().any(|name| glob_matches(&self.glob, name))
+    }
+}
+
+impl std::fmt::Display for Names {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(module) = &self.module {
+            write!(f, "{module}!")?;
+        }
+        f.write_str(&self.glob)
+    }
+}
+
+/// Calls of functions: whose, and by whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Functions {
+    /// What they are called.
+    pub names: Names,
+    /// Pattern of the file of the source in which they begin.
+    pub file: Option<String>,
+    /// Who calls them.
+    pub caller: Option<Names>,
+}
+
+impl std::fmt::Display for Functions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.names)?;
+        if let Some(file) = &self.file {
+            write!(f, " in {file}")?;
+        }
+        match &self.caller {
+            Some(caller) => write!(f, ", called by {caller}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Does the path of a file of the source fit: all of it, or its last part?
+pub(crate) fn file_fits(pattern: &str, path: &str) -> bool {
+    let short = path.rsplit('/').next().unwrap_or(path);
+    glob_matches(pattern, path) || glob_matches(pattern, short)
+}
+
 /// What runs at the calls of some functions, inside of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// Glob of modules; None: of all.
-    pub module: Option<String>,
-    /// Glob of functions.
-    pub glob: String,
+    /// At which calls; nothing at those of the kernel.
+    pub functions: Functions,
     /// When it runs.
     pub moment: Moment,
     /// What it does.
@@ -176,6 +247,13 @@ impl Payload {
             || self.acts.names_places()
             || self.acts.uses_variables()
             || self.acts.bids()
+            || self.functions.file.is_some()
+            || self.reads_fields()
+    }
+
+    /// Does it read memory behind arguments?
+    pub(crate) fn reads_fields(&self) -> bool {
+        self.names.iter().any(|name| name.contains('.'))
     }
 
     /// Does it count its calls by a counter of the process?
@@ -193,6 +271,8 @@ pub struct PayloadTable {
     pub title: String,
     /// What it keeps.
     pub kind: Kind,
+    /// Only what these functions call counts: a key more says who called.
+    pub caller: Option<Names>,
     /// How many keys it has.
     pub keys: u8,
     /// What they are.
@@ -212,8 +292,28 @@ pub enum Decision {
     Leaf,
 }
 
+/// What takes longer to find out of a function, and is found out where a script asks for it.
+pub trait Details: Send + Sync {
+    /// Where it begins in the source: the file as the compiler was given it, and the line.
+    fn line(&self) -> Option<(String, u32)>;
+    /// What it takes and gives, as C writes it.
+    fn prototype(&self) -> Option<String>;
+    /// Does it jump back inside of itself?
+    fn has_loops(&self) -> bool;
+}
+
+/// [`Details`], if there are any.
+#[derive(Clone, Default)]
+pub struct More(pub Option<Arc<dyn Details>>);
+
+impl std::fmt::Debug for More {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("More")
+    }
+}
+
 /// What is known of a function before it has run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct FunctionFacts {
     /// Demangled.
     pub name: String,
@@ -227,4 +327,16 @@ pub struct FunctionFacts {
     pub size_bytes: u64,
     /// Calls and tail jumps in it that can be intercepted.
     pub calls: u64,
+    /// What takes longer to find out.
+    pub more: More,
+}
+
+impl FunctionFacts {
+    /// Does a pattern fit its names?
+    pub(crate) fn is_leaf_by(&self, patterns: &[String]) -> bool {
+        let names = [&self.name, without_parameters(&self.name), &self.symbol];
+        patterns
+            .iter()
+            .any(|pattern| names.iter().any(|name| glob_matches(pattern, name)))
+    }
 }

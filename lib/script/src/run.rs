@@ -4,6 +4,7 @@
 //! more: why, and how many events it missed, is told at the end. Must not know where the trace is,
 //! nor where output goes.
 
+mod chosen;
 mod happenings;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,7 +18,7 @@ use sptrace_render::{Call, Listener, Signal, SystemCalls};
 use sptrace_trace::values::{self, Acted, Values};
 use sptrace_trace::{
     Clock, Dictionary, ExitStatus, Frame, FrameFlags, FunctionId, KeyColumn, KeyTold, Note,
-    SYSTEM_CALLS, StreamId, StreamTotals, TableSums, Visitor, glob_matches, without_parameters,
+    SYSTEM_CALLS, StreamId, StreamTotals, TableSums, Visitor,
 };
 use sptrace_types::calls;
 use sptrace_types::decode::types::Type;
@@ -46,12 +47,11 @@ struct Live {
     function: FnPtr,
     wanted: Wanted,
     trouble: Option<Trouble>,
+    /// By function: does it make calls that are wanted? None: all do.
+    by: Option<Vec<bool>>,
     /// Of intervals: the next time.
     next_ns: u64,
 }
-
-/// The globs of modules and functions of which a handler wants something.
-type Pick = fn(&Wanted) -> Option<(&Option<String>, &str)>;
 
 /// Calls and processes that have ended.
 #[derive(Default)]
@@ -121,10 +121,11 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Of a trace with this dictionary; what is printed goes to `out`.
+    /// Of a trace with this dictionary; what is printed goes to `out`. `files`: by function the
+    /// file of the source in which it begins, if the script asks for that.
     pub fn new(
         script: &'a Script,
-        dictionary: &'a Dictionary,
+        (dictionary, files): (&'a Dictionary, &[Option<String>]),
         clock: Clock,
         (form, out): (Form, Box<dyn Write + Send>),
     ) -> Self {
@@ -133,6 +134,7 @@ impl<'a> Run<'a> {
             function: handler.function.clone(),
             wanted: handler.wanted.clone(),
             trouble: None,
+            by: None,
             next_ns: match handler.wanted {
                 Wanted::Interval(ns) => ns,
                 _ => 0,
@@ -175,44 +177,9 @@ impl<'a> Run<'a> {
             serial: 0,
             intervals: 0,
         };
-        run.choose_functions();
+        run.choose_functions(files);
         run.read_streams();
         run
-    }
-
-    fn choose_functions(&mut self) {
-        let of = |pick: Pick| -> Vec<Vec<usize>> {
-            let names = self.book.names.iter().zip(&self.dictionary.functions);
-            let all = names.zip(&self.is_system_call);
-            let chosen = all.map(|(((name, module), function), is_system_call)| {
-                let fits = |wanted: &Wanted| {
-                    pick(wanted).is_some_and(|(of, glob)| {
-                        of.as_ref().is_none_or(|of| glob_matches(of, module))
-                            && (glob_matches(glob, name)
-                                || glob_matches(glob, without_parameters(name))
-                                || glob_matches(glob, &function.symbol))
-                    })
-                };
-                match is_system_call {
-                    true => Vec::new(),
-                    false => indexes(&self.handlers, fits),
-                }
-            });
-            chosen.collect()
-        };
-        let ends = of(|wanted| match wanted {
-            Wanted::All => Some((&None, "*")),
-            Wanted::Calls(module, glob) => Some((module, glob)),
-            _ => None,
-        });
-        let begins = of(|wanted| match wanted {
-            Wanted::Begins(module, glob) => Some((module, glob)),
-            _ => None,
-        });
-        (self.of_function, self.of_beginning) = (ends, begins);
-        let names = self.book.names.iter().zip(&self.is_system_call);
-        let names = names.map(|((name, _), is_call)| (!is_call).then(|| name.clone()));
-        self.script.shared.lock().names = names.collect();
     }
 
     /// Calls a handler, unless it has failed.
@@ -303,9 +270,13 @@ impl<'a> Run<'a> {
             false => &self.of_beginning,
         };
         let wanted = wanted.get(frame.function.0 as usize);
-        let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()).cloned() else {
+        let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()) else {
             return;
         };
+        let wanted = self.made_by(self.caller(Some(stream)), wanted);
+        if wanted.is_empty() {
+            return;
+        }
         // Until it has ended, its end is its start.
         let serial = self.begin_event(Some(stream), frame.end_tsc);
         let (name, module) = self.names_of(Some(frame.function));
@@ -526,7 +497,10 @@ impl Run<'_> {
             if let Body::Groups(groups) = &mut sheet.lock().body {
                 groups.leave_out(sums.left_out);
                 for row in &sums.rows {
-                    groups.absorb(self.cells_of(sums, &row.keys), row.count, &row.values);
+                    let Some(keys) = self.keys_of(known, &row.keys) else {
+                        continue;
+                    };
+                    groups.absorb(self.cells_of(sums, keys), row.count, &row.values);
                 }
             }
         }

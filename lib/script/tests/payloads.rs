@@ -110,10 +110,7 @@ fn names_of_arguments_are_kept_for_the_functions_prototype() {
     let policy = script.unwrap().policy;
     let payload = &policy.payloads[0];
     assert_eq!(payload.names, ["n"]);
-    assert_eq!(
-        (payload.module.as_deref(), payload.glob.as_str()),
-        (Some("libc*"), "mem*")
-    );
+    assert_eq!(payload.functions.to_string(), "libc*!mem*");
     assert!(matches!(
         payload.acts.steps[..],
         [Step::Add { table: 0, .. }]

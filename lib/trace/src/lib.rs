@@ -13,6 +13,7 @@ pub mod find;
 pub mod follow;
 mod foretell;
 pub mod format;
+mod globs;
 pub mod graph;
 pub mod graph_names;
 mod histogram;
@@ -36,6 +37,7 @@ mod writer;
 pub use decoder::{Block, EventIter, OpenFrame};
 pub use encoder::{Burst, Run, Span, StreamEncoder};
 pub use error::{Malformed, TraceError};
+pub use globs::{check as check_pattern, glob_matches, is_pattern};
 pub use graph::{Edge, Graph, Pair};
 pub use graph_names::{GraphNames, Linkage};
 pub use histogram::Histogram;
@@ -43,7 +45,7 @@ pub use model::{
     Clock, Entry, Event, ExitStatus, Function, FunctionId, Header, Module, ModuleId, SYSTEM_CALLS,
     StreamId, StreamInfo,
 };
-pub use names::{Names, demangle, glob_matches, without_parameters};
+pub use names::{Names, demangle, without_parameters};
 pub use note::{Counted, EarlyEnd, Level, Note, Turn, Window};
 pub use reader::{BlockPlace, Dictionary, Ending, Item, Survey, TraceReader};
 pub use replay::{

@@ -1,6 +1,7 @@
 //! What functions are called for people: demangled names (Rust legacy and v0, C++), `sub_<svma>`
-//! for those without one; and the globs by which filters choose them.
+//! for those without one.
 
+use crate::globs::glob_matches;
 use crate::model::{Function, FunctionId};
 use crate::reader::Dictionary;
 use crate::sources::{CallPlace, SourceLine, Sources};
@@ -194,33 +195,6 @@ pub fn without_parameters(name: &str) -> &str {
     name
 }
 
-/// Does all of `text` match a glob of `*` (any bytes) and `?` (any one byte)?
-pub fn glob_matches(glob: &str, text: &str) -> bool {
-    let (glob, text) = (glob.as_bytes(), text.as_bytes());
-    let (mut g, mut t) = (0, 0);
-    // Where to go on when the last star has to take one byte more.
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if glob.get(g) == Some(&b'*') {
-            star = Some((g + 1, t));
-            g += 1;
-        } else if glob
-            .get(g)
-            .is_some_and(|&byte| byte == b'?' || byte == text[t])
-        {
-            g += 1;
-            t += 1;
-        } else if let Some((after, taken)) = star {
-            star = Some((after, taken + 1));
-            g = after;
-            t = taken + 1;
-        } else {
-            return false;
-        }
-    }
-    glob[g..].iter().all(|&byte| byte == b'*')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,23 +222,5 @@ mod tests {
             "(anonymous namespace)::f"
         );
         assert_eq!(without_parameters("A::operator()(int)"), "A::operator()");
-    }
-
-    #[test]
-    fn globs() {
-        for (glob, text, expected) in [
-            ("main", "main", true),
-            ("main", "main2", false),
-            ("", "", true),
-            ("*", "", true),
-            ("m*n", "main", true),
-            ("m*n", "mainx", false),
-            ("*ab*ab", "xabyabzab", true),
-            ("?ain", "main", true),
-            ("?", "", false),
-            ("a*b*c*d", "aXXbXXcXX", false),
-        ] {
-            assert_eq!(glob_matches(glob, text), expected, "{glob} {text}");
-        }
     }
 }

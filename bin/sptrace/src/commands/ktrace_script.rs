@@ -107,7 +107,7 @@ fn refusal(script: &Script) -> Option<ScriptError> {
             policy.decides_functions(),
             "propagate(",
             "the kernel is told once which functions are traced, and asks no more",
-            "write only(GLOB), without(GLOB) and depth(N)",
+            "write only(GLOB), leave_out(GLOB) and depth(N)",
         ),
     ];
     if let Some((_, word, reason, hint)) = words.into_iter().find(|(is_there, ..)| *is_there) {
@@ -127,8 +127,8 @@ fn refusal(script: &Script) -> Option<ScriptError> {
 /// What the kernel is to run.
 fn asked(policy: &Policy) -> Option<Asked> {
     let payloads = policy.payloads.iter().map(|payload| Payload {
-        module: payload.module.clone(),
-        glob: payload.glob.clone(),
+        module: payload.functions.names.module.clone(),
+        glob: payload.functions.names.glob.clone(),
         acts: payload.acts.clone(),
         names: payload.names.clone(),
     });

@@ -14,7 +14,7 @@ use sptrace_collect::event::{Event, What as Asked};
 use sptrace_collect::output::{self, Output};
 use sptrace_collect::react::{keep_old, numbered};
 use sptrace_kernel::turns::{Deed, Turn, Turns, What};
-use sptrace_trace::{Note, Section, Snapshot, Summary};
+use sptrace_trace::{Note, Section, Snapshot, Summary, is_pattern};
 
 use crate::commands::record::{self, WHEN, WHERE_TO};
 use crate::talk::say;
@@ -95,7 +95,7 @@ impl TurnArgs {
             Asked::Call(glob) | Asked::Return(glob) | Asked::Slow(glob, _) => Some(glob),
             _ => None,
         });
-        let is_name = |glob: &&String| !glob.contains(['*', '?', '[']);
+        let is_name = |glob: &&String| !is_pattern(glob);
         let is_call = |name: &String| sptrace_types::syscalls::by_name(name).is_some();
         named
             .filter(is_name)

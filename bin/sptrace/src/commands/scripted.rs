@@ -10,15 +10,17 @@ use sptrace_collect::acts::{Payload, Payloads};
 use sptrace_collect::bids::{Bid, Deed};
 use sptrace_collect::clock;
 use sptrace_collect::modules::decide::{Decide, Decided};
-use sptrace_script::{self as script, Decision, FunctionFacts, Script};
+use sptrace_collect::modules::details::Looked;
+use sptrace_script::{self as script, Decision, Details, FunctionFacts, More, Script};
 use sptrace_trace::Level;
 
 /// What runs at calls inside of the program. None: nothing.
 pub fn payloads(script: &Script) -> Option<Payloads> {
     let policy = &script.policy;
     let all = policy.payloads.iter().map(|payload| Payload {
-        module: payload.module.clone(),
-        glob: payload.glob.clone(),
+        module: payload.functions.names.module.clone(),
+        glob: payload.functions.names.glob.clone(),
+        file: payload.functions.file.clone(),
         moment: payload.moment,
         acts: payload.acts.clone(),
         names: payload.names.clone(),
@@ -60,6 +62,23 @@ pub fn bids(script: &Script) -> Vec<Bid> {
     bids.collect()
 }
 
+/// What the collector finds out of a function.
+struct Found(Looked);
+
+impl Details for Found {
+    fn line(&self) -> Option<(String, u32)> {
+        self.0.line()
+    }
+
+    fn prototype(&self) -> Option<String> {
+        self.0.prototype()
+    }
+
+    fn has_loops(&self) -> bool {
+        self.0.has_loops()
+    }
+}
+
 /// What the script says of functions, for the recording.
 pub fn decider(script: &Arc<Script>) -> Decide {
     let script = Arc::clone(script);
@@ -71,6 +90,7 @@ pub fn decider(script: &Arc<Script>) -> Decide {
             address: function.svma,
             size_bytes: function.size_bytes,
             calls: function.sites,
+            more: More(Some(Arc::new(Found(function.more.clone())))),
         };
         match script.decide(&facts) {
             Decision::Record => Decided::Record,

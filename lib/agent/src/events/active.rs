@@ -12,7 +12,7 @@ use crate::memory::{host, sandbox, state, sys};
 use crate::record::{chunk, settle};
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::{
-    DEPTH, FunctionValues, TEXT_BYTES, TEXTS, TOLD_BYTES, TOLD_TEXT, WHOLE_TEXT,
+    DEPTH, FIELDS, FunctionValues, TEXT_BYTES, TEXTS, TOLD_BYTES, TOLD_TEXT, WHOLE_TEXT,
 };
 use sptrace_wire::record::{
     ACTED, ACTED_DELAY, ACTED_ERRNO, ACTED_NOT, ACTED_RESULT, ACTED_SIGNAL, ACTED_SYSTEM,
@@ -62,6 +62,10 @@ impl Orders {
                     WHOLE_TEXT,
                     told,
                 ))
+            }
+            (argument, length @ FIELDS..TOLD_TEXT) => {
+                let at = *arguments.get(usize::from(argument))?;
+                Some(field_word(at, length))
             }
             (argument, length) => {
                 let at = *arguments.get(usize::from(argument))?;
@@ -208,6 +212,14 @@ fn text_word(address: u64, length: u16, told: &mut [u8]) -> u64 {
     if is_whole { 0 } else { word.max(1) }
 }
 
+/// The bytes in which a field lies; zeros for those that cannot be read.
+fn field_word(address: u64, length: u16) -> u64 {
+    let mut bytes = [0; 8];
+    let behind = 8 * u64::from(length.wrapping_sub(FIELDS));
+    sys::read_into(address.wrapping_add(behind), &mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
 /// FNV-1a of 64 bits.
 const TEXT_START: u64 = 0xcbf2_9ce4_8422_2325;
 const TEXT_PRIME: u64 = 0x0100_0000_01b3;
@@ -237,6 +249,19 @@ mod tests {
         let end = page_before_nothing(b"xxx");
         assert_eq!(text_word(end - 3, WHOLE_TEXT), 0);
         assert_ne!(text_word(end - 3, 3), 0);
+    }
+
+    #[test]
+    fn a_field_is_read_as_far_as_it_is_there() {
+        let end = page_before_nothing(b"12345678\x05\0\0");
+        assert_eq!(field_word(end - 11, FIELDS + 1), 5);
+        assert_eq!(
+            field_word(end - 11, FIELDS),
+            u64::from_le_bytes(*b"12345678")
+        );
+        assert_eq!(field_word(end, FIELDS), 0);
+        assert_eq!(field_word(0, FIELDS + 3), 0);
+        assert_eq!(field_word(u64::MAX, FIELDS), 0);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use crate::events::active::{self, Orders};
 use crate::events::call_values::{self, ActsAt};
+use crate::frames::shadow::FRAME_DONE;
 use crate::memory::frame::{Frame, Vectors};
 use crate::memory::rows::{HELD, HELD_RECORDED, PASSED, UNDECIDED};
 use crate::memory::thread::Hot;
@@ -61,10 +62,10 @@ fn run_among(
                 let arguments = active::arguments(f);
                 let words = (&arguments, vectors, rsp, f.id);
                 match &at.slowly {
-                    None => run_at(code, words),
+                    None => run_called(hot, code, words),
                     Some(of) => {
                         Orders::prepare(hot, (&arguments, rsp), of);
-                        let given = run_at(code, words);
+                        let given = run_called(hot, code, words);
                         orders = Orders::take(hot);
                         given
                     }
@@ -118,6 +119,20 @@ pub fn jumped(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) ->
 
 /// Arguments, vector registers, the stack pointer before the call, and the place that makes it.
 type Words<'a> = (&'a [u64; 6], &'a Vectors, u64, u64);
+
+/// Runs it at a call: one that comes by way of the lazy resolver is its caller's, and the stack has
+/// that place once, in front, though its frame is there already.
+fn run_called(hot: &Hot, code: u64, words: Words<'_>) -> u32 {
+    let (arguments, vectors, rsp, id) = words;
+    let Some(frame) = call_values::resolved(hot, id, rsp) else {
+        return run_at(code, words);
+    };
+    let own = frame.get();
+    frame.mark(FRAME_DONE);
+    let given = run_at(code, (arguments, vectors, rsp, own.id));
+    frame.set(own);
+    given
+}
 
 fn run_at(code: u64, (arguments, vectors, rsp, caller): Words<'_>) -> u32 {
     let mut stack = Stack([0; STACK_WORDS + 8]);

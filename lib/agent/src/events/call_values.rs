@@ -16,7 +16,7 @@ use crate::frames::shadow;
 use crate::memory::frame::{Frame, Vectors};
 use crate::memory::rows::Row;
 use crate::memory::table::Module;
-use crate::memory::thread::{FRAME_QUIET_HELD, Hot};
+use crate::memory::thread::{FRAME_QUIET_HELD, FrameAt, Hot};
 use crate::memory::{lock, state, sys};
 use crate::plans::{modules, payloads, plan, ready, slot};
 use crate::record::capture::Captures;
@@ -185,15 +185,24 @@ pub fn exit_at(hot: &Hot, callee: u64) -> Option<(u64, u64)> {
 }
 
 /// The words of a call of `callee` that its return needs.
-pub fn kept_for_exit(f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> [u64; 2] {
+pub fn kept_for_exit(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> [u64; 2] {
     let Some(Asked { values, .. }) = Asked::of(callee) else {
         return [0; 2];
     };
     [values.kept_first, values.kept_second].map(|source| match source {
         NO_SOURCE => 0,
-        SOURCE_CALLER => f.id & 0xffff_ffff,
+        SOURCE_CALLER => resolved(hot, f.id, rsp).map_or(f.id, FrameAt::id) & 0xffff_ffff,
         source => word(f, vectors, source, rsp),
     })
+}
+
+/// The frame of the call that the lazy resolver brings to its function by a jump at `id`: the
+/// resolver stands between for the first call alone, and is nobody's caller. None: there is no such
+/// jump, or it is not known which place has made the call.
+pub fn resolved(hot: &Hot, id: u64, rsp: u64) -> Option<FrameAt> {
+    let frame = modules::is_resolver_site(id).then(|| shadow::call(hot))?;
+    let has_place = frame.id() & FRAME_OPEN == 0 && frame.id() != 0;
+    (has_place && frame.rsp() == rsp).then_some(frame)
 }
 
 /// Where a part of a function's code is, by its row, or so far behind its start; 0: nowhere.

@@ -60,7 +60,7 @@ pub fn missed(acted: Acted) {
 /// Pushes words, the time stamp, and the innermost frame of a held call.
 fn push(hot: &Hot, f: &Frame, vectors: &Vectors, call: Call, head: u64) {
     let Call { callee, rsp } = call;
-    let [first, second] = call_values::kept_for_exit(f, vectors, callee, rsp);
+    let [first, second] = call_values::kept_for_exit(hot, f, vectors, callee, rsp);
     let kept = [first, second, sys::tsc()].map(|word| (FRAME_KEPT, word));
     for (id, word) in kept.into_iter().chain([(head, callee)]) {
         if !deep::has_room(hot, rsp) {

@@ -4,6 +4,7 @@
 //! know who decides, nor how it is done.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use sptrace_addr::Svma;
@@ -11,8 +12,10 @@ use sptrace_code::Cached;
 use sptrace_trace::demangle;
 use sptrace_wire::plan::{FN_MUTED, PlanFunction, PlanView};
 
+use super::details::{File, Looked};
+
 /// What is known of a function.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Function<'a> {
     /// Demangled.
     pub name: String,
@@ -26,6 +29,8 @@ pub struct Function<'a> {
     pub size_bytes: u64,
     /// Calls and tail jumps in it.
     pub sites: u64,
+    /// What takes longer to find out.
+    pub more: Looked,
 }
 
 /// What becomes of a function.
@@ -60,8 +65,10 @@ pub struct Decisions {
 
 impl Decide {
     /// Asks about all functions of a plan; stubs of the PLT are none.
-    pub fn ask(&self, cached: &Cached, plan: &[u8], path: &str) -> Decisions {
+    /// `file`: the module's, as it can be opened.
+    pub fn ask(&self, cached: &Cached, plan: &[u8], (file, path): (&Path, &str)) -> Decisions {
         let mut decisions = Decisions::default();
+        let file = Arc::new(File::new(file));
         let Some(view) = PlanView::new(plan) else {
             return decisions;
         };
@@ -79,13 +86,19 @@ impl Decide {
                 "" => format!("sub_{svma:x}"),
                 symbol => demangle(symbol),
             };
+            let size_bytes = u64::from(end.saturating_sub(function.entry));
             let facts = Function {
                 name,
                 symbol,
                 path,
                 svma,
-                size_bytes: u64::from(end.saturating_sub(function.entry)),
+                size_bytes,
                 sites: u64::from(function.site_count),
+                more: Looked {
+                    file: file.clone(),
+                    svma,
+                    size_bytes,
+                },
             };
             match (self.0)(&facts) {
                 Decided::Record => {}

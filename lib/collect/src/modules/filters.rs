@@ -185,7 +185,7 @@ impl Filters {
         }
         let is_switched = !is_left_out && self.mute_switched(cached, &mut plan);
         let decide = self.decide.as_ref().filter(|_| !is_left_out);
-        let decisions = decide.map(|decide| decide.ask(cached, &plan, path));
+        let decisions = decide.map(|decide| decide.ask(cached, &plan, (file, path)));
         if let Some(Decisions { skipped, leaves }) = &decisions {
             if !skipped.is_empty() {
                 mute(&mut plan, &|at| skipped.binary_search(&at).is_ok(), &|_| {
@@ -498,8 +498,9 @@ fn links_to(analysis: &Analysis) -> HashMap<u32, Vec<(Svma, Svma)>> {
 
 /// True if the glob may fit the name of a function without a symbol (`sub_<hex svma>`).
 fn may_be_unnamed(glob: &str) -> bool {
-    glob.bytes()
-        .all(|b| b"sub_*?".contains(&b) || b.is_ascii_hexdigit())
+    let fits = |b: u8| b"sub_*?".contains(&b) || b.is_ascii_hexdigit();
+    // What an expression fits is not known.
+    glob.starts_with('/') || glob.bytes().all(fits)
 }
 
 fn fits(globs: &[String], symbol: &str, svma: u64) -> bool {

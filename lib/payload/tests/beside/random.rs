@@ -78,8 +78,9 @@ impl Random<'_> {
         let argument = self.below(2) as u8;
         let all: [&[u8]; 3] = [b"/etc", b"/etc/passwd", b"/e"];
         let text = all[self.below(3) as usize];
-        let (length, word) = match self.below(2) {
+        let (length, word) = match self.below(3) {
             0 => (text::WHOLE, text::whole(text)),
+            1 => return Source::Text(argument, text::FIELDS + self.below(2) as u16).into(),
             _ => (text.len() as u16, text::beginning(text)),
         };
         Expression::Source(Source::Text(argument, length)).with(Binary::Equal, word)

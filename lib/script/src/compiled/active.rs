@@ -187,6 +187,11 @@ impl Reader<'_, '_> {
             _ => None,
         };
         let Some(text) = text else {
+            if let (Expr::Property(..), Expr::Property(..) | Expr::Dot(..)) =
+                (&parts.lhs, &parts.rhs)
+            {
+                return self.field(parts, at);
+            }
             let hint = "write c.NAME == TEXT or c.NAME.starts_with(TEXT)";
             return self.refuse(at, "this is not compiled", hint);
         };
@@ -198,6 +203,37 @@ impl Reader<'_, '_> {
         };
         let source = self.text_at(source.0, (length, &text), at)?;
         Ok((source.with(Binary::Equal, word), Type::Truth))
+    }
+
+    /// `c.order.price.cents`: a number in what an argument points to.
+    fn field(&mut self, parts: &rhai::BinaryExpr, at: Position) -> Read<Value> {
+        let mut path = String::new();
+        let mut rest = parts;
+        loop {
+            let Expr::Property(name, _) = &rest.lhs else {
+                return self.refuse(at, "this is not compiled", super::RUN_LATER);
+            };
+            path.push_str(&name.2);
+            path.push('.');
+            match &rest.rhs {
+                Expr::Property(name, _) => {
+                    path.push_str(&name.2);
+                    break;
+                }
+                Expr::Dot(inner, ..) => rest = inner,
+                _ => return self.refuse(at, "a field is a number here", "write c.NAME.FIELD"),
+            }
+        }
+        if self.moment == Moment::Return {
+            let reason = "fields are read when a call begins";
+            return self.refuse(at, reason, "write it in on_enter, or later(|e| ...)");
+        }
+        self.named(path, at)
+    }
+
+    fn is_field(&self, number: u8) -> bool {
+        let name = self.names.get(usize::from(number));
+        name.is_some_and(|name| name.contains('.'))
     }
 
     fn text_of(&mut self, argument: &Expr, of: (u16, &str)) -> Read<Expression> {
@@ -222,6 +258,11 @@ impl Reader<'_, '_> {
         }
         match value {
             Expression::Source(Source::Argument(n)) => Ok(Source::Text(n, length).into()),
+            Expression::Source(Source::Named(n)) if self.is_field(n) => self.refuse(
+                at,
+                "the text that a field points to is not read",
+                "write values(GLOB) and later(|e| ...), where e.arg(\"NAME.FIELD\") has it",
+            ),
             Expression::Source(Source::Named(n)) => Ok(Source::NamedText(n, length).into()),
             _ => self.refuse(
                 at,

@@ -78,7 +78,7 @@ impl Reader<'_, '_> {
             Some("off") => self.refuse(
                 at,
                 "calls cannot be left out while the program runs",
-                "write \"count\", or leave functions out from the start with without(GLOB)",
+                "write \"count\", or leave functions out from the start by leave_out(GLOB)",
             ),
             _ => self.refuse(
                 at,

@@ -4,7 +4,7 @@
 
 use rhai::{Expr, FnCallExpr, Position};
 use sptrace_payload::acts::Step;
-use sptrace_payload::program::Expression;
+use sptrace_payload::program::{Expression, Source};
 use sptrace_payload::tables::MOST_KEYS;
 use sptrace_trace::KeyColumn;
 
@@ -55,6 +55,9 @@ impl Reader<'_, '_> {
         if all.len() != keys {
             let reason = format!("{} keys for {keys} columns", all.len());
             return self.refuse(at, &reason, "give a list with one for each column");
+        }
+        if self.caller.is_some() {
+            all.push((Source::Caller.into(), KeyColumn::Function));
         }
         let (all, columns): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         self.has_columns(table, columns, &all, at)?;
@@ -123,12 +126,14 @@ impl Reader<'_, '_> {
         };
         let title = locked.title.clone();
         drop(locked);
-        if keys > MOST_KEYS {
-            let most = MOST_KEYS;
+        let all_keys = keys + usize::from(self.caller.is_some());
+        if all_keys > MOST_KEYS {
+            let most = MOST_KEYS - (all_keys - keys);
             return self.refuse(at, &format!("more than {most} keys"), "use fewer");
         }
         let tables = &mut self.around.tables;
-        let known = tables.iter().position(|table| table.sheet == number);
+        let is_same = |table: &PayloadTable| table.sheet == number && table.caller == self.caller;
+        let known = tables.iter().position(is_same);
         let table = match known {
             Some(known) => known,
             None if tables.len() >= MOST_TABLES => {
@@ -140,7 +145,8 @@ impl Reader<'_, '_> {
                     sheet: number,
                     title,
                     kind,
-                    keys: keys as u8,
+                    caller: self.caller.clone(),
+                    keys: all_keys as u8,
                     columns: Vec::new(),
                     told: [0; MOST_KEYS],
                 });

@@ -4,6 +4,7 @@
 
 use rhai::{EvalAltResult, FnPtr, NativeCallContext};
 use sptrace_payload::acts::Moment;
+use sptrace_trace::check_pattern;
 use sptrace_types::calls::Selection;
 
 use super::Vocabulary;
@@ -12,22 +13,39 @@ use crate::compiled::Asked;
 use crate::draft::{Handler, Shared, Wanted};
 use crate::error::refuse;
 use crate::event::Subject;
+use crate::policy::{Functions, Names};
 
 type Failure = Box<EvalAltResult>;
 
 /// Handlers of a script, at most.
 const MOST_HANDLERS: usize = 64;
 
-/// Functions.
+/// Functions, or calls of them.
 #[derive(Clone)]
-pub struct Place {
-    module: Option<String>,
-    glob: String,
-}
+pub struct Place(Functions);
 
 /// System calls.
 #[derive(Clone)]
 pub struct CallPlace(Selection);
+
+/// A pattern that is right.
+pub fn pattern(text: &str) -> Result<&str, Failure> {
+    match check_pattern(text) {
+        Ok(()) => Ok(text),
+        Err(why) => refuse(&why, "as \"/^parse_/\", or the glob \"parse_*\""),
+    }
+}
+
+/// Names of functions that are right.
+fn names(text: &str) -> Result<Names, Failure> {
+    let names = Names::read(text);
+    if names.glob.is_empty() {
+        return refuse("an empty name fits nothing", "as \"parse_*\"");
+    }
+    pattern(names.module.as_deref().unwrap_or("*"))?;
+    pattern(&names.glob)?;
+    Ok(names)
+}
 
 fn handle(shared: &Shared, wanted: Wanted, function: FnPtr) -> Result<(), Failure> {
     settled(shared)?;
@@ -124,21 +142,46 @@ fn add_happenings(all: &mut Vocabulary<'_>) {
     }
 }
 
-fn add_places(all: &mut Vocabulary<'_>) {
+fn add_choices(all: &mut Vocabulary<'_>) {
     all.function(
         "at(GLOB)",
         "functions whose name fits; \"MODULE!GLOB\": of modules whose base name fits",
-        |what: &str| match what.split_once('!') {
-            Some((module, glob)) => Place {
-                module: Some(module.to_owned()),
-                glob: glob.to_owned(),
-            },
-            None => Place {
-                module: None,
-                glob: what.to_owned(),
-            },
+        |what: &str| {
+            let names = names(what)?;
+            let functions = Functions {
+                names,
+                ..Functions::default()
+            };
+            Ok::<_, Failure>(Place(functions))
         },
     );
+    all.function(
+        "place.called_by(GLOB)",
+        "only calls that these functions make, as in at(\"malloc\").called_by(\"app!parse_*\"); payloads of \
+         such calls add to sheets and do nothing else",
+        |place: &mut Place, what: &str| {
+            let caller = Some(names(what)?);
+            let functions = place.0.clone();
+            Ok::<_, Failure>(Place(Functions {
+                caller,
+                ..functions
+            }))
+        },
+    );
+    all.function(
+        "place.in_file(GLOB)",
+        "only functions that begin in such a file of the source, by its path or the last part of that: \
+         at(\"*\").in_file(\"parse*.c\"); it is known where there is debug information",
+        |place: &mut Place, file: &str| {
+            let file = Some(pattern(file)?.to_owned());
+            let functions = place.0.clone();
+            Ok::<_, Failure>(Place(Functions { file, ..functions }))
+        },
+    );
+}
+
+fn add_places(all: &mut Vocabulary<'_>) {
+    add_choices(all);
     let select = all.checks.system_calls;
     all.function(
         "syscalls(SET)",
@@ -153,8 +196,7 @@ fn add_places(all: &mut Vocabulary<'_>) {
         "place.later(|e| ...)",
         "at the end of each call of these functions, or of these system calls",
         move |place: &mut Place, function: FnPtr| {
-            let wanted = Wanted::Calls(place.module.clone(), place.glob.clone());
-            handle(&shared, wanted, function)
+            handle(&shared, Wanted::Calls(place.0.clone()), function)
         },
     );
     let shared = all.shared.clone();
@@ -166,8 +208,7 @@ fn add_places(all: &mut Vocabulary<'_>) {
         "place.begins(|e| ...)",
         "at the beginning of each call of these functions: elapsed and self_time are () then",
         move |place: &mut Place, function: FnPtr| {
-            let wanted = Wanted::Begins(place.module.clone(), place.glob.clone());
-            handle(&shared, wanted, function)
+            handle(&shared, Wanted::Begins(place.0.clone()), function)
         },
     );
     add_payloads(all);
@@ -250,8 +291,7 @@ fn ask(
         return refuse(&format!("more than {MOST_HANDLERS} payloads"), "use globs");
     }
     draft.payloads.push(Asked {
-        module: place.module,
-        glob: place.glob,
+        functions: place.0,
         calls: None,
         moment,
         closure,
@@ -273,8 +313,7 @@ fn ask_of_kernel(
         return refuse(&format!("more than {MOST_HANDLERS} payloads"), "use sets");
     }
     draft.payloads.push(Asked {
-        module: None,
-        glob: String::new(),
+        functions: Functions::default(),
         calls: Some(calls),
         moment,
         closure,

@@ -87,8 +87,11 @@ pub fn add(all: &mut Vocabulary<'_>) {
     all.section("Helpers");
     all.function(
         "matches(TEXT, GLOB)",
-        "does the text fit the glob (`*` any characters, `?` one)?",
-        |text: &str, glob: &str| glob_matches(glob, text),
+        "does the text fit the glob (`*` any characters, `?` one), or the regular expression: \
+         matches(f.name, \"/^parse_/\")?",
+        |text: &str, glob: &str| {
+            Ok::<_, Failure>(glob_matches(super::handlers::pattern(glob)?, text))
+        },
     );
     all.function("duration(NS)", "a duration as text: 1.234 ms", |ns: i64| {
         Duration(ns.max(0) as u64).to_string().trim_end().to_owned()

@@ -15,7 +15,7 @@ type Failure = Box<EvalAltResult>;
 pub fn add(all: &mut Vocabulary<'_>) {
     all.section("What is recorded");
     type List = fn(&mut Policy) -> &mut Vec<String>;
-    let lists: [(&str, &str, List); 5] = [
+    let lists: [(&str, &str, List); 6] = [
         (
             "module(GLOB)",
             "patch only modules whose file name fits (as -l); several add up",
@@ -30,6 +30,11 @@ pub fn add(all: &mut Vocabulary<'_>) {
             "leave_out(GLOB)",
             "leave out functions that fit, and what only they call (as -N)",
             |policy| &mut policy.without,
+        ),
+        (
+            "not_below(GLOB)",
+            "record functions that fit, and not what they call, as propagate does with a leaf",
+            |policy| &mut policy.leaves,
         ),
         (
             "values(SPEC)",
@@ -50,6 +55,10 @@ pub fn add(all: &mut Vocabulary<'_>) {
             if glob.is_empty() {
                 return refuse("an empty name fits nothing", "as \"parse_*\"");
             }
+            let glob = match form.contains("GLOB") {
+                true => super::handlers::pattern(glob)?,
+                false => glob,
+            };
             list(&mut shared.lock().policy).push(glob.to_owned());
             Ok(())
         });
@@ -202,5 +211,39 @@ fn add_propagate(all: &mut Vocabulary<'_>) {
         "f.calls",
         "calls and tail jumps in it; 0: it calls nothing",
         |f: &mut FunctionFacts| f.calls as i64,
+    );
+    add_details(all);
+}
+
+fn add_details(all: &mut Vocabulary<'_>) {
+    all.property(
+        "f.leaf",
+        "true if it calls nothing: `if f.leaf { skip }`",
+        |f: &mut FunctionFacts| f.calls == 0,
+    );
+    all.property(
+        "f.loops",
+        "true if it jumps back inside of itself: calls in it may be made again and again",
+        |f: &mut FunctionFacts| f.more.0.as_ref().is_some_and(|more| more.has_loops()),
+    );
+    let line = |f: &FunctionFacts| f.more.0.as_ref().and_then(|more| more.line());
+    all.property(
+        "f.file",
+        "the file of the source in which it begins, as the compiler was given it; \"\": not known, as without \
+         debug information",
+        move |f: &mut FunctionFacts| line(f).map_or(String::new(), |line| line.0),
+    );
+    all.property(
+        "f.line",
+        "the line in that file; 0: not known",
+        move |f: &mut FunctionFacts| line(f).map_or(0, |line| i64::from(line.1)),
+    );
+    all.property(
+        "f.prototype",
+        "what it takes and gives, as debug information has it: `long price(int kind, long count)`; or \"\"",
+        |f: &mut FunctionFacts| {
+            let more = f.more.0.as_ref();
+            more.and_then(|more| more.prototype()).unwrap_or_default()
+        },
     );
 }

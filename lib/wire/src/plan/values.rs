@@ -46,7 +46,10 @@ pub const DEPTH: (u8, u16) = (6, 1);
 pub const WHOLE_TEXT: u16 = 0x1fff;
 /// The same, of a text that is a key: so many bytes of it are kept for the code.
 pub const TOLD_TEXT: u16 = 0x1ffe;
-/// See there.
+/// In place of a text's length from here up to [`TOLD_TEXT`]: no text, but the eight bytes of so
+/// many words behind what the argument points to.
+pub const FIELDS: u16 = 0x1100;
+/// Of [`TOLD_TEXT`].
 pub const TOLD_BYTES: usize = 256;
 /// Bytes of a text that are looked at, at most.
 pub const TEXT_BYTES: usize = 4096;
@@ -265,7 +268,7 @@ layout! {
         /// Where its acts are for the slots of calls that have no frame.
         pub slot_acts: SlotActs,
         /// The texts, 16 bits each: above bit 13 the argument in a register, below it how many
-        /// bytes, or [`WHOLE_TEXT`]; or [`DEPTH`].
+        /// bytes, or [`WHOLE_TEXT`], or one of [`FIELDS`]; or [`DEPTH`].
         pub texts: u64,
     }
 }

@@ -109,7 +109,7 @@ impl RecordArgs {
         } else if inside.into_iter().any(|list| !list.is_empty()) || !policy.between.is_empty() {
             (
                 "counted calls have no nesting, by which functions would be chosen",
-                "choose modules, and leave functions out by without(GLOB)",
+                "choose modules, and leave functions out by leave_out(GLOB)",
             )
         } else if starts {
             (

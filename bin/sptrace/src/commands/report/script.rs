@@ -2,14 +2,15 @@
 //!
 //! Given the options; gives the exit status. Must not know the language.
 
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::bail;
 use sptrace_render::Style;
 use sptrace_script::{Form, Run, Script};
-use sptrace_trace::{Names, Order, Wanted, replay};
+use sptrace_trace::{Dictionary, Names, Order, Wanted, replay};
 
-use super::{Format, ReportArgs, Session, check, explain, open_trace, output, selection};
+use super::{Format, ReportArgs, Session, check, explain, open_trace, output, selection, sources};
 use crate::commands::script::{Refused, check_trace, complain, finish, load, load_named};
 use crate::exit_code::FAILURE;
 use crate::talk::say;
@@ -46,9 +47,20 @@ pub fn show(args: &ReportArgs, style: Style) -> anyhow::Result<u8> {
         Format::Json => Form::Json,
     };
     let out = output::open(&args.output, &args.input, true)?;
-    let run = Run::new(&script, &survey.dictionary, session.clock, (form, out));
+    let files = files_of(&script, &survey.dictionary);
+    let known = (&survey.dictionary, &files[..]);
+    let run = Run::new(&script, known, session.clock, (form, out));
     let run = session.replay(reader, args.min_time, Order::Time, run)?;
     Ok(if finish(run)? { 0 } else { FAILURE })
+}
+
+/// In which files of the source functions begin, by their numbers, if the script asks for that.
+fn files_of(script: &Script, dictionary: &Dictionary) -> Vec<Option<String>> {
+    if !script.asks_for_files() {
+        return Vec::new();
+    }
+    let lines = sources::read(dictionary, false).functions.into_iter();
+    lines.map(|line| Some(line?.file)).collect()
 }
 
 /// The recording had signals blocked that end it. It has ended; handlers may take long, and the
@@ -94,10 +106,15 @@ fn run_handlers(script: &Script, output: Option<&Path>) -> anyhow::Result<()> {
             "propagate failed: {missed} functions were recorded as without it"
         ));
     }
+    let path = output.filter(|path| path.is_file());
+    if !script.has_handlers() || path.is_none() {
+        // What propagate has printed; else it is the beginning of what handlers print.
+        std::io::stderr().write_all(script.take_early().as_bytes())?;
+    }
     if !script.has_handlers() {
         return Ok(());
     }
-    let Some(path) = output.filter(|path| path.is_file()) else {
+    let Some(path) = path else {
         bail!("the script's handlers were told of nothing: no trace was written");
     };
     let (mut reader, survey) = open_trace(path)?;
@@ -106,12 +123,9 @@ fn run_handlers(script: &Script, output: Option<&Path>) -> anyhow::Result<()> {
         ..Wanted::default()
     };
     let out = Box::new(std::io::stderr());
-    let view = Run::new(
-        script,
-        &survey.dictionary,
-        reader.clock(),
-        (Form::Text, out),
-    );
+    let files = files_of(script, &survey.dictionary);
+    let known = (&survey.dictionary, &files[..]);
+    let view = Run::new(script, known, reader.clock(), (Form::Text, out));
     let run = replay(&mut reader, &survey, &wanted, view).map_err(|e| explain(path, e))?;
     finish(run)?;
     Ok(())
