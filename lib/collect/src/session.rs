@@ -155,7 +155,7 @@ fn has_roots(options: &Options, reactor: &Reactor) -> bool {
 
 /// Are there frames whose ends are told, whatever becomes of calls?
 fn has_ends(options: &Options, reactor: &Reactor) -> bool {
-    options.system_calls.is_some() || has_roots(options, reactor)
+    options.system_calls.is_some() || has_roots(options, reactor) || reactor.attaches()
 }
 
 fn values_of(options: &Options, reactor: &Reactor) -> Values {

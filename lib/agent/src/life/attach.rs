@@ -221,6 +221,7 @@ fn begin_thread(b: &AttachBlock, t: &mut AttachThread) -> bool {
             entry => entry,
         };
         hot.stack_top.raise(frame.rsp);
+        chunk::put_place(hot, frame.rsp);
         chunk::put(hot, record::INHERITED, FRAME_OPEN);
         chunk::put(hot, record::INHERITED, callee);
         shadow::push(hot, frame.rsp, FRAME_OPEN, callee);

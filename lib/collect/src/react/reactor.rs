@@ -101,6 +101,12 @@ impl Reactor {
         self.asked.switch.as_ref()
     }
 
+    /// Processes that run already may be attached to, with what is open in them.
+    pub fn attaches(&self) -> bool {
+        let asked = &self.asked;
+        !asked.is_launched || !asked.start_on.is_empty() || asked.switch.is_some()
+    }
+
     /// The functions that are recorded between two events each.
     pub fn between(&self) -> &Between {
         &self.between
