@@ -171,7 +171,7 @@ def stops(b):
 @case
 def refused(b):
     """What needs the ends of calls is refused in one line before anything is started."""
-    for option in (["--shadow", "--start-on", "call:fib"], ["-A", "leaf"], ["-R", "leaf"], ["--eval", 'at("fib").on_enter(|c| c.record());'], ["--count"], ["--hot-limit", "1k"], ["--stop-on", "return:leaf"], ["--ring", "4M", "--dump-on", "exit & slow:leaf>1s"]):
+    for option in (["--shadow", "--start-on", "call:fib"], ["-A", "leaf"], ["-R", "leaf"], ["--eval", 'at("fib").on_enter(|c| c.record());'], ["-K"], ["--count"], ["--hot-limit", "1k"], ["--stop-on", "return:leaf"], ["--ring", "4M", "--dump-on", "exit & slow:leaf>1s"]):
         run = [b.sptrace, "run", "--stamps", "auto", *option, "-o", b.trace, "--", b.program]
         done = subprocess.run(run, capture_output=True, text=True, timeout=20)
         if done.returncode != 2 or done.stdout or "--stamps auto does not go together" not in done.stderr or len(done.stderr.splitlines()) != 1: raise Failed(f"{option}: {done}")

@@ -44,7 +44,15 @@ F void work(long n) {
     raw();
 }
 static long (*volatile pointer)(long) = fib;
+F void late(void) { mid(1); }
 int main(void) {
+#ifdef LATE
+    usleep(400000);
+    late();
+    top(5);
+    puts("over");
+    return 5;
+#endif
     signal(SIGUSR1, handler);
     out = open("/dev/null", O_WRONLY);
     for (long i = 0; i < 6; i++) work(i);
@@ -66,7 +74,7 @@ class Bench:
         self.program = f"{folder}/program"
         with open(f"{folder}/program.c", "w") as file: file.write(SOURCE)
         # Where a handler is called nobody sees: only a call of the kernel says what has ended by then.
-        for name, flags in {"": ["-fno-optimize-sibling-calls"], ".tails": [], ".signals": ["-DSIGNALS", "-fno-optimize-sibling-calls"]}.items():
+        for name, flags in {"": ["-fno-optimize-sibling-calls"], ".tails": [], ".signals": ["-DSIGNALS", "-fno-optimize-sibling-calls"], ".late": ["-DLATE"]}.items():
             subprocess.run(["gcc", "-O2", "-g", *flags, "-o", f"{self.program}{name}", f"{folder}/program.c"], check=True)
 
     def record(self, stamps, *options, program=None):
@@ -96,7 +104,7 @@ class Bench:
         return [[line for line in trees[tid] if "__tunable_get_val" not in line] for tid in sorted(trees, key=int)]
 
 
-def compare(b, *options, program=None, drop=()):
+def compare(b, *options, program=None):
     """The trees of the three are the same. Gives that of `full`."""
     b.record("full", *options, program=program)
     full = b.tree()
@@ -199,10 +207,11 @@ def left_out(b):
 
 @case
 def started_later(b):
-    """From an event on: what is recorded then is the end of what was done."""
-    for stamps in ("none", "auto"):
-        said = b.record(stamps, "--start-on", "time:1us", "--syscalls=all")
-        if "begins" not in said and "events: " not in said: raise Failed(said)
+    """From a call on: that is recorded from within, and all that comes, nothing of before."""
+    for stamps in ("full", "none", "auto"):
+        b.record(stamps, "--start-on", "call:late", "--syscalls=write", program=f"{b.program}.late")
+        got = collections.Counter(names(b.tree()[0]))
+        if (got["mid"], got["top"], got["usleep"]) != (6, 1, 0) or not got["write"]: raise Failed(f"{stamps}: {got}")
 
 
 @case

@@ -79,7 +79,10 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
     let kernel = args.kernel;
     let shows = args.record.shown();
     let stamps = args.stamps.asked().unwrap_or(Stamps::Full);
-    let fits = stamps.check(args.record.beside_stamps_none());
+    // What the kernel does has times, by which it would be shown inside of another call.
+    let beside = [(kernel.is_wanted(), "-K")];
+    let beside = beside.into_iter().chain(args.record.beside_stamps_none());
+    let fits = stamps.check(beside);
     let asked = shows.and_then(|shows| {
         fits?;
         let mut request = args.record.request(Subject::Running, at_start)?;

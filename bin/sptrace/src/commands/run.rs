@@ -175,10 +175,14 @@ fn default_stamps(args: &RunArgs) -> Stamps {
 /// `Err`: something is asked for that these stamps cannot be had beside.
 fn check_in_order(args: &RunArgs, stamps: Stamps) -> Result<(), String> {
     let is_followed = args.shadow || args.start_on.iter().any(Event::needs_ends);
-    let own = [(
-        is_followed,
-        "--shadow, and --start-on of a return or a slow call",
-    )];
+    let own = [
+        // What the kernel does has times, by which it would be shown inside of another call.
+        (args.kernel.is_wanted(), "-K"),
+        (
+            is_followed,
+            "--shadow, and --start-on of a return or a slow call",
+        ),
+    ];
     stamps.check(own.into_iter().chain(args.record.beside_stamps_none()))
 }
 
