@@ -305,6 +305,19 @@ def a_call_begins_the_recording(b):
 
 
 @case
+def the_first_call_of_a_program_that_is_over_at_once_begins_the_recording(b):
+    """In the program, and in a library: both are there before the program runs, and prepared then."""
+    status, out, err = b.run(["--start-on", "call:f_outer"], [b.recorder.replace(".O2", ".O0"), "crash"])
+    assert (status, out) == (-signal.SIGSEGV, "") and "untraced" not in err, (status, out, err)
+    tree = b.report("tree")
+    inner = [l for l in tree.splitlines() if re.search(r"\| *f_inner\(\)", l)]
+    assert len(inner) == 3000, (len(inner), tree[:2000], err)
+    status, out, err = b.run(["--start-on", "call:sqlite3_step"], ["sqlite3", ":memory:", "select 40 + 2"])
+    assert (status, out) == (0, "42\n") and "untraced" not in err, (status, out, err)
+    assert re.search(r"\| *sqlite3_step\(\) \{ /\* began earlier \*/", b.report("tree"))
+
+
+@case
 def the_way_over_a_gate_is_taken_away(b):
     process, pid = gated(b, "--stop-on", "ctl:end")
     next_line(process, b"ready child\n")

@@ -6,7 +6,7 @@ usage: tests/kill_points.py [--first N] [--only GLOB]... [--list] [--crowd SECON
 
 Given: the sources: an sptrace with the feature `kill-points` is built into a target directory of its own (or --sptrace names
 one), and tests/programs. A run with SPTRACE_KILL_LIST gives the points that a small job passes (`run`: a shell that forks,
-executes, fails to execute, and becomes a program with threads; `attach`: the same of a shell and 40 running threads that are
+executes, fails to execute, and becomes a program with threads; `gate`: a shell whose calls lead over a gate; `attach`: the same of a shell and 40 running threads that are
 attached to and let go); SPTRACE_KILL_AT names the one where sptrace ends by SIGKILL.
 Gives: one line for each point that fails, one line a kind of point, then `N passed, N failed` alone on the last line; status 1 if
 anything failed. Each job must end with the output and status that it has untraced, and leave no process behind.
@@ -24,6 +24,7 @@ TIMEOUT_S = 60
 # What is run, and how: from its start; and attached to, threads of it running, and let go.
 JOBS = {
     "run": ([], "echo first; /bin/sh -c 'echo inside; exit 3'; echo $?; ./broken; echo $?; exec {threads}"),
+    "gate": (["--start-on", "call:malloc#99999999"], "echo first; /bin/sh -c 'exit 3'; echo $?; exec {threads}"),
     "attach": (["--start-on", "time:150ms", "--stop-on", "time:100ms"], "{attachee} crowd {crowd}; exit 3"),
 }
 # Who is not prepared before the threads end does not attach to them: this is passed by whoever does.

@@ -9,6 +9,7 @@
 //! | `prepare.rs`, `stacks.rs` | what takes long and can be done before anything stands still |
 //! | `attach.rs`, `attach/detach.rs` | the moments at which all threads are stopped |
 //! | `ahead.rs`, `later.rs` | a command that is kept prepared until an event |
+//! | `standing.rs` | the same of a command that has not run yet |
 //! | `gate.rs`, `gate/` | calls that wait until the recording has begun |
 
 pub mod ahead;
@@ -17,3 +18,4 @@ pub(crate) mod gate;
 pub mod later;
 pub mod prepare;
 pub mod stacks;
+pub(crate) mod standing;

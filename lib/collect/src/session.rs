@@ -2,7 +2,7 @@
 //!
 //! ptrace is held from an exec that the agent announced to the exec stop, and never otherwise.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 use std::hash::Hasher;
 use std::io::Write;
@@ -87,6 +87,8 @@ pub struct Session {
     pub(crate) kept: Vec<(u32, String)>,
     /// Functions that lead over a gate.
     pub(crate) led: RefCell<Vec<GateJump>>,
+    /// The command while it stands still, held, before it runs by itself.
+    pub(crate) standing: Cell<Option<u32>>,
     latecomers: Latecomers,
     pub(crate) kernel: KernelSide,
 }
@@ -190,6 +192,7 @@ fn arena_of(options: &Options, reactor: &Reactor, tsc_hz: u64) -> Result<Arena, 
         arena.set_tables(payloads.tables.set_bytes);
     }
     arena.set_bids(options.bids.len());
+    reactor.between().arm(arena.control());
     Ok(arena)
 }
 
@@ -230,7 +233,6 @@ impl Session {
         // Before there is a file: what is sent to us from here on reaches the command.
         let signals = block_signals(&events.reactor.signals());
         let arena = arena_of(&options, &events.reactor, header.tsc_hz)?;
-        events.reactor.between().arm(arena.control());
         let image = image::load(&arena, agent)?;
         let mut opened = output_of(&options, &events.reactor)?;
         let mut collector = collector_of(&mut opened, header, (&options, &events.reactor))?;
@@ -277,6 +279,7 @@ impl Session {
             ended: None,
             kept: Vec::new(),
             led: RefCell::default(),
+            standing: Cell::default(),
             latecomers: Latecomers::new(),
             kernel: KernelSide::default(),
         })
@@ -644,7 +647,7 @@ fn exit_status(status: i32) -> ExitStatus {
 /// Whether a seccomp filter that the program inherits permits what the agent does. A filter that
 /// cannot be looked at is ours as well, or the agent was in the program before and had its
 /// questions answered there.
-fn may_enter(pid: u32) -> Result<(), TraceeError> {
+pub(crate) fn may_enter(pid: u32) -> Result<(), TraceeError> {
     match seccomp::check(pid) {
         Err(e @ (Refusal::Strict | Refusal::Forbidden(_) | Refusal::Gone)) => Err(e.into()),
         Ok(()) | Err(Refusal::Hidden | Refusal::Unknown) => Ok(()),

@@ -22,6 +22,7 @@ pub mod keep;
 pub mod kill_point;
 pub mod launch;
 pub mod limits;
+pub mod loaded;
 pub mod machine;
 pub mod maps;
 pub mod memory;

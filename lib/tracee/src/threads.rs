@@ -66,6 +66,8 @@ pub struct Threads {
     held: BTreeMap<u32, Thread>,
     /// Of ours: others wait for its end.
     is_child: bool,
+    /// It stands still between two holds, too.
+    stands: bool,
 }
 
 /// What waiting for a thread gave.
@@ -82,7 +84,26 @@ impl Threads {
             pid,
             held: BTreeMap::new(),
             is_child: Stat::of(pid).is_ok_and(|stat| stat.parent == own),
+            stands: false,
         }
+    }
+
+    /// Takes hold of a process of one thread that the caller holds stopped already, and which
+    /// stands so again when it is released.
+    ///
+    /// # Errors
+    /// Gone.
+    pub fn standing(pid: u32) -> Result<Self, TraceeError> {
+        let mut threads = Self::none(pid);
+        let thread = Thread {
+            tid: pid,
+            regs: ptrace::registers(pid)?,
+            mask: ptrace::signal_mask(pid)?,
+            is_stopped: true,
+        };
+        threads.held.insert(pid, thread);
+        threads.stands = true;
+        Ok(threads)
     }
 
     /// Takes hold of one thread and stops it: one that can be stopped at once, if there is any.
@@ -336,12 +357,15 @@ impl Threads {
         self.held.get(&tid).copied().ok_or(TraceeError::Gone)
     }
 
-    /// Lets all threads go.
+    /// Lets all threads go, but for one that was standing.
     pub fn release(mut self) {
         for t in std::mem::take(&mut self.held).into_values() {
             if !t.is_stopped {
                 // It cannot be let go before it stops: whoever waits for our children does that.
                 let _ = ptrace::interrupt(t.tid);
+                continue;
+            }
+            if self.stands {
                 continue;
             }
             let again = begun_again(&t, self.pid);

@@ -143,9 +143,9 @@ impl Session {
         }
     }
 
-    fn prepare_ahead(&mut self, looked: Looked, ahead: &mut Ahead) {
+    pub(super) fn prepare_ahead(&mut self, looked: Looked, ahead: &mut Ahead) {
         let (pid, arena) = (looked.pid, &self.shared.arena);
-        if eligible::check(pid).is_err() {
+        if self.standing.get() != Some(pid) && eligible::check(pid).is_err() {
             return;
         }
         let old = ahead.all.remove(&pid);
@@ -209,14 +209,15 @@ impl Session {
                 Err(e) => self.refuse(pid, e, pid == first),
             }
         }
-        self.attach_family(first);
+        self.attach_family(first, &active);
         begun();
     }
 
-    /// Attaches to those of a process and its descendants that are not attached to.
-    pub(crate) fn attach_family(&mut self, first: u32) {
+    /// Attaches to those of a process and its descendants that are not attached to: `attached` are,
+    /// and may have ended since.
+    pub(crate) fn attach_family(&mut self, first: u32, attached: &[u32]) {
         for pid in family(first) {
-            if eligible::holds(pid, &self.shared.arena) {
+            if attached.contains(&pid) || eligible::holds(pid, &self.shared.arena) {
                 // A child of one that is traced already is, too.
                 continue;
             }

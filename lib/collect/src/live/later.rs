@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sptrace_trace::ExitStatus;
-use sptrace_tracee::{TraceeError, eligible, ptrace};
+use sptrace_tracee::{TraceeError, eligible};
 
 use crate::event::switch::Switch;
 use crate::live::ahead::{Ahead, Looker, family};
@@ -25,23 +25,23 @@ impl Session {
     pub fn run_later(mut self, argv: &[CString]) -> Result<Finished, TraceeError> {
         let child = self.launch(argv)?;
         let result = self.record(child, |session| {
-            // Fails only if it has been killed at this very stop: its end is seen below.
-            let _ = ptrace::detach(child, 0);
-            Ok(session.live(child))
+            let mut ahead = Ahead::default();
+            session.let_go_prepared(child, &mut ahead);
+            Ok(session.live(child, ahead))
         });
         result.inspect_err(|_| sptrace_tracee::launch::take_back(child))
     }
 
     /// From the command's start to its end.
-    fn live(&mut self, child: u32) -> ExitStatus {
-        while self.begin_window(child) && self.window_goes_on() {}
+    fn live(&mut self, child: u32, mut ahead: Ahead) -> ExitStatus {
+        while self.begin_window(child, std::mem::take(&mut ahead)) && self.window_goes_on() {}
         self.wait_for_command()
     }
 
     /// The same of a command that is recorded from its start, and whose recording pauses and goes
     /// on when somebody asks for that.
     pub(crate) fn live_on(&mut self, child: u32) -> ExitStatus {
-        while self.window_goes_on() && self.begin_window(child) {}
+        while self.window_goes_on() && self.begin_window(child, Ahead::default()) {}
         self.wait_for_command()
     }
 
@@ -67,10 +67,9 @@ impl Session {
     }
 
     /// Waits for an event that begins the recording, or for a call that could become one, and
-    /// attaches. False: there will be none.
-    fn begin_window(&mut self, child: u32) -> bool {
+    /// attaches. `ahead`: what is prepared already. False: there will be none.
+    fn begin_window(&mut self, child: u32, mut ahead: Ahead) -> bool {
         let looker = Looker::spawn(&self.shared, child);
-        let mut ahead = Ahead::default();
         while self.ended.is_none()
             && !self.is_stopped()
             && self.shared.reactor.windows().is_waiting()
@@ -146,7 +145,7 @@ impl Session {
             }
         }
         for &first in attached {
-            self.attach_family(first);
+            self.attach_family(first, &[]);
         }
         self.shared.reactor.begin();
         true

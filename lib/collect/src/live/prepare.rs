@@ -16,7 +16,7 @@ use sptrace_tracee::carrier::{Carrier, Errand};
 use sptrace_tracee::command::{Command, Sent};
 use sptrace_tracee::image::IMAGE_AVMA;
 use sptrace_tracee::maps::{self, CodeMap, LiveMaps, Mapping};
-use sptrace_tracee::threads::{Thread, Threads};
+use sptrace_tracee::threads::Thread;
 use sptrace_tracee::{TraceeError, entry, memory, program, seccomp};
 use sptrace_walk::Cache;
 use sptrace_wire::attach::*;
@@ -230,7 +230,7 @@ impl Session {
     ) -> Result<(Thread, Copied), TraceeError> {
         let arena = &self.shared.arena;
         let carrier = Carrier::new(pid, arena, &self.image, maps)?;
-        let mut threads = Threads::stop_one(pid, &|| self.obey_all())?;
+        let mut threads = self.stop_one(pid)?;
         let Some(thread) = threads.all().next().copied() else {
             return Err(TraceeError::Gone);
         };

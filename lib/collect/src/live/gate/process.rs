@@ -67,7 +67,7 @@ impl Session {
         let memory = open_to_write(pid)?;
         let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &prepared.maps)?;
         for _ in 0..ATTEMPTS {
-            let mut threads = Threads::stop_all(pid, &|| self.obey_beside(pid))?;
+            let mut threads = self.stop_all(pid)?;
             let led = match is_in_flight(&self.shared, prepared, &pages, &threads) {
                 true => Ok(None),
                 false => self
@@ -79,7 +79,7 @@ impl Session {
                 self.led.borrow_mut().extend(led);
                 self.shared.reactor.wake();
                 return gates.guard(pid).or_else(|e| {
-                    let mut threads = Threads::stop_all(pid, &|| self.obey_beside(pid))?;
+                    let mut threads = self.stop_all(pid)?;
                     let back = self.lead_back(&mut threads, false);
                     threads.release();
                     back.and(Err(e))
