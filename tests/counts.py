@@ -168,10 +168,10 @@ def a_time_that_was_not_measured_is_marked_and_lies_within_its_bounds(bench):
     if "stamps     none" not in bench.report(trace): raise Failed("the summary does not say how it was recorded")
 
 
-def heated(bench, kind):
+def heated(bench, kind, options=("--hot-limit", "20k")):
     """heats.c with a limit: its counts must be exact whatever was recorded and what counted."""
     program = bench.program(f"heats.{kind}")
-    done, trace = bench.record("heats", ["--hot-limit", "20k"], [program, "300000"])
+    done, trace = bench.record("heats", options, [program, "300000"])
     if done[0]: raise Failed(f"status {done[0]}: {done[1]}")
     rows = list(csv.DictReader(io.StringIO(bench.report(trace, "functions", "--columns", "calls,untimed,module,function", "--format", "csv"))))
     found = {row["function"]: row for row in rows if row["module"].startswith("heats")}
@@ -222,6 +222,16 @@ def a_child_has_the_levels_of_its_parent_and_goes_back_to_recording(bench):
     # The child is hot for a while, then quiet for long; the pointer leads to `rare` then.
     for function in ("direct", "rare"):
         if not recorded[function]: raise Failed(f"{function} is not recorded again in the child: {levels}")
+
+
+@case
+def hot_functions_that_take_long_stay_recorded(bench):
+    """`cold` is called more than 300 times a second, as the others, but takes a millisecond."""
+    for kind in ("O0", "O2"):
+        for options in (["--hot-limit", "300", "--short-limit", "500us"], ["--eval", "hot_limit(300); short_limit(500.us);"]):
+            found, _ = heated(bench, kind, options)
+            if int(found["direct"]["untimed_calls"]) == 0: raise Failed(f"{kind}: no call of direct was counted")
+            if int(found["cold"]["untimed_calls"]): raise Failed(f"{kind}: cold was counted: {found['cold']}")
 
 
 @case

@@ -293,7 +293,11 @@ mod tests {
     fn called(all: &[(u64, u64)]) -> HashMap<Function, Called> {
         let all = (0..).zip(all);
         all.map(|(i, &(recorded, counted))| {
-            let calls = Called { recorded, counted };
+            let calls = Called {
+                recorded,
+                counted,
+                ..Called::default()
+            };
             ((1, FunctionId(i)), calls)
         })
         .collect()

@@ -3,8 +3,9 @@
 //! Given how often functions were called in an interval, recorded or counted; says whose level is
 //! to change, and repeats a wish while the calls of a function that is to be counted are recorded
 //! still: some of its call sites may have been reached since. A function is recorded again when it
-//! has been quiet for a while, at a quarter of the limit. Must not know how that is done, and what
-//! the functions are.
+//! has been quiet for a while, at a quarter of the limit. Where short functions alone are counted,
+//! it is also recorded again for a moment now and then, to be measured. Must not know how that is
+//! done, and what the functions are.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -33,6 +34,17 @@ pub struct Called {
     pub recorded: u64,
     /// Calls that were counted.
     pub counted: u64,
+    /// How many of those that were recorded have lasted so many ticks, where that is measured.
+    pub measured: u64,
+    /// See there.
+    pub ticks: u64,
+}
+
+impl Called {
+    /// Known to last less than so many ticks, on average. What was not measured may be long.
+    fn is_shorter_than(&self, ticks: u64) -> bool {
+        self.measured * 10 >= self.recorded * 9 && self.ticks / self.measured.max(1) < ticks
+    }
 }
 
 /// By which a function's level changes, in calls a second.
@@ -85,8 +97,10 @@ impl Patience {
 struct Counted {
     patience: Patience,
     quiet: Duration,
-    /// So long it must be quiet.
+    /// So long it must be quiet, or where short functions alone are counted: counted.
     hold: Duration,
+    /// So long it has been counted.
+    age: Duration,
 }
 
 /// A function that was counted, and is recorded again.
@@ -104,6 +118,8 @@ pub struct Governor {
     returning: HashMap<Function, Patience>,
     /// Where the rates change.
     returned: Option<HashMap<Function, Returned>>,
+    /// Functions whose calls last so many ticks on average are not counted.
+    long_ticks: Option<u64>,
     stubborn: HashSet<Function>,
     /// A payload bids that they are counted, however often they are called.
     bidden: HashSet<FunctionId>,
@@ -132,12 +148,23 @@ impl Governor {
         }
     }
 
+    /// Functions that are called more often a second, and whose calls last less than so many ticks
+    /// on average, are counted. They are measured again later and later.
+    pub fn of_short(limit_per_s: u64, long_ticks: u64) -> Self {
+        Self {
+            returned: Some(HashMap::new()),
+            long_ticks: Some(long_ticks),
+            ..Self::new(limit_per_s)
+        }
+    }
+
     fn by(rates: Rates) -> Self {
         Self {
             rates,
             counted: HashMap::new(),
             returning: HashMap::new(),
             returned: None,
+            long_ticks: None,
             stubborn: HashSet::new(),
             bidden: HashSet::new(),
             counts_bidden_alone: false,
@@ -228,9 +255,11 @@ impl Governor {
         let is_hot = |function: &Function, calls: &Called| {
             let longer = times.get(&function.0).copied().unwrap_or_default();
             let returns = self.returning.contains_key(function);
-            calls.recorded > self.limit_in(time.max(longer))
+            let is_short = |long| calls.is_shorter_than(long);
+            calls.recorded > self.limit_in(time.max(longer)) && self.long_ticks.is_none_or(is_short)
                 || calls.recorded > 0 && self.bidden.contains(&function.1)
-                || returns && (calls.counted > self.limit_in(time) || bound.contains(function))
+                || returns && self.long_ticks.is_none() && calls.counted > self.limit_in(time)
+                || returns && bound.contains(function)
         };
         let hot = called.iter().filter(|(f, calls)| is_hot(f, calls));
         let hot: Vec<Function> = hot.map(|(function, _)| *function).collect();
@@ -273,7 +302,9 @@ impl Governor {
                 true => counted.quiet + time,
                 false => Duration::ZERO,
             };
-            if counted.quiet >= counted.hold {
+            counted.age += time;
+            let is_measured_again = self.long_ticks.is_some() && counted.age >= counted.hold;
+            if counted.quiet >= counted.hold || is_measured_again {
                 again.push(*function);
             }
         }
@@ -459,7 +490,12 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn called(recorded: u64, counted: u64) -> HashMap<Function, Called> {
-        HashMap::from([(F, Called { recorded, counted })])
+        let called = Called {
+            recorded,
+            counted,
+            ..Called::default()
+        };
+        HashMap::from([(F, called)])
     }
 
     fn levels(wishes: &[Wish]) -> Vec<(Level, bool)> {
@@ -516,6 +552,36 @@ mod tests {
         assert_eq!(look(&mut governor, 0, 10), [(Level::Recorded, false)]);
         governor.forget(F.0);
         assert!(!governor.may_count());
+    }
+
+    #[test]
+    fn a_hot_function_that_is_short_is_counted_and_measured_again_later_and_later() {
+        let mut governor = Governor::of_short(1000, 50);
+        let mut look = |recorded, measured, ticks, counted| {
+            let calls = Called {
+                recorded,
+                counted,
+                measured,
+                ticks,
+            };
+            let called = HashMap::from([(F, calls)]);
+            levels(&governor.look(SECOND, &HashMap::new(), &called, &HashSet::new()))
+        };
+        // Long, not measured, or seldom called.
+        assert_eq!(look(5000, 5000, 5000 * 50, 0), []);
+        assert_eq!(look(5000, 4000, 4000, 0), []);
+        assert_eq!(look(1000, 1000, 1000, 0), []);
+        let mut waits = Vec::new();
+        for _ in 0..3 {
+            assert_eq!(look(5000, 4900, 4900, 0), [(Level::Counted, false)]);
+            let wait = (1..).find(|_| !look(0, 0, 0, 9000).is_empty());
+            waits.push(wait);
+            // Its calls are still counted until that is carried out.
+            assert_eq!(look(0, 0, 0, 9000), []);
+        }
+        assert_eq!(waits, [Some(1), Some(1), Some(2)]);
+        // Measured again, it is long: so it stays recorded.
+        assert_eq!(look(5000, 5000, 5000 * 60, 0), []);
     }
 
     #[test]

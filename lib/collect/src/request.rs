@@ -5,6 +5,7 @@
 
 use crate::modules::load::Plans;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sptrace_code::Places;
 use sptrace_trace::glob_matches;
@@ -98,6 +99,13 @@ pub enum Stamps {
 pub enum Limit {
     /// So many calls of one function a second.
     Rate(u64),
+    /// The same, of functions alone whose calls last less than this on average.
+    Short {
+        /// Calls of one function a second.
+        calls_per_s: u64,
+        /// How long calls last.
+        shorter_than: Duration,
+    },
     /// What a payload says.
     Bidden,
     /// What all of them cost is more than such a share of the program's CPU time.

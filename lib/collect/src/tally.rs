@@ -1,7 +1,8 @@
 //! How often functions were called, counted while their records are taken.
 //!
-//! Given each call that was recorded, by process and function; gives sums, and over how long they
-//! were made, as often as somebody asks. Must not know what follows from them.
+//! Given each call that was recorded, by process and function, and where that matters how long it
+//! has lasted; gives sums, and over how long they were made, as often as somebody asks. Must not
+//! know what follows from them.
 
 use std::collections::HashMap;
 
@@ -16,6 +17,8 @@ pub struct Tally {
     /// Of the process `pid`.
     own: Calls,
     others: HashMap<u32, Calls>,
+    /// It matters how long calls last.
+    measures: bool,
 }
 
 /// The calls of a process.
@@ -23,11 +26,40 @@ pub struct Tally {
 struct Calls {
     /// By the functions' numbers.
     calls: Vec<u32>,
+    /// How many of them have lasted how many ticks, likewise.
+    lengths: Vec<(u32, u64)>,
     /// TSC of the first and the last of them.
     span: Option<(u64, u64)>,
 }
 
 impl Tally {
+    /// One that is told how long calls last.
+    pub fn measuring() -> Self {
+        Self {
+            measures: true,
+            ..Self::default()
+        }
+    }
+
+    /// True if it wants to be told that.
+    #[inline]
+    pub fn measures(&self) -> bool {
+        self.measures
+    }
+
+    /// A call has lasted so long.
+    #[inline]
+    pub fn lasted(&mut self, function: FunctionId, ticks: u64) {
+        let index = function.0 as usize;
+        if index >= self.own.lengths.len() {
+            self.own.lengths.resize(index + 64, (0, 0));
+        }
+        if let Some((calls, sum)) = self.own.lengths.get_mut(index) {
+            *calls = calls.saturating_add(1);
+            *sum = sum.saturating_add(ticks);
+        }
+    }
+
     /// The calls that come are of this process.
     pub fn turn_to(&mut self, pid: u32) {
         if pid == self.pid {
@@ -70,14 +102,15 @@ impl Tally {
             if let Some((first, last)) = own.span.take() {
                 ticks.insert(*pid, last - first);
             }
-            for (i, calls) in (0..)
-                .zip(own.calls.iter_mut())
-                .filter(|(_, calls)| **calls != 0)
-            {
-                let recorded = u64::from(std::mem::take(calls));
+            let numbers = (0..).zip(own.calls.iter_mut());
+            for (i, calls) in numbers.filter(|(_, calls)| **calls != 0) {
+                let length = own.lengths.get_mut(i as usize);
+                let (measured, ticks) = length.map(std::mem::take).unwrap_or_default();
                 let called = Called {
-                    recorded,
+                    recorded: u64::from(std::mem::take(calls)),
                     counted: 0,
+                    measured: u64::from(measured),
+                    ticks,
                 };
                 all.insert((*pid, FunctionId(i)), called);
             }
@@ -97,6 +130,24 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lengths_are_those_of_the_calls_since_the_last_time() {
+        let mut tally = Tally::measuring();
+        for ticks in [100, 200] {
+            tally.add(FunctionId(3));
+            tally.lasted(FunctionId(3), ticks);
+        }
+        tally.add(FunctionId(3));
+        let called = tally.take().0[&(0, FunctionId(3))];
+        assert_eq!(
+            (called.recorded, called.measured, called.ticks),
+            (3, 2, 300)
+        );
+        tally.add(FunctionId(3));
+        let called = tally.take().0[&(0, FunctionId(3))];
+        assert_eq!((called.recorded, called.measured, called.ticks), (1, 0, 0));
+    }
 
     #[test]
     fn a_tally_keeps_processes_apart() {

@@ -50,6 +50,8 @@ pub struct Policy {
     pub most_bytes: Option<u64>,
     /// Calls a second from which on a function's calls are counted, not recorded.
     pub hot_limit: Option<u64>,
+    /// Nanoseconds: those of functions alone whose calls last less on average.
+    pub short_limit_ns: Option<u64>,
     /// Called for each function of a module as its plan is made.
     pub(crate) propagate: Option<FnPtr>,
     /// What the options of the script are, in the order of their mention.
@@ -88,9 +90,14 @@ impl Policy {
             || self.system_calls.is_some()
             || self.ring_bytes.is_some()
             || self.most_bytes.is_some()
-            || self.hot_limit.is_some()
+            || self.has_limit()
             || self.decides_functions()
             || !self.payloads.is_empty()
+    }
+
+    /// Are calls of some functions counted at times?
+    pub fn has_limit(&self) -> bool {
+        self.hot_limit.is_some() || self.short_limit_ns.is_some()
     }
 
     /// Does a payload run at calls of functions?

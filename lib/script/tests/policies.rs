@@ -51,6 +51,11 @@ fn activation_and_filters_become_a_policy() {
 fn a_limit_of_hot_functions_is_about_the_recording() {
     let policy = load("hot_limit(200000);").policy;
     assert_eq!(policy.hot_limit, Some(200_000));
+    let policy = load("short_limit(2.us);").policy;
+    assert_eq!(
+        (policy.hot_limit, policy.short_limit_ns),
+        (None, Some(2000))
+    );
     assert!(policy.is_about_recording());
     assert!(!load("let s = store(\"s\");").policy.is_about_recording());
 }

@@ -98,8 +98,12 @@ fn refusal(script: &Script) -> Option<ScriptError> {
             "write ring(SIZE)",
         ),
         (
-            policy.hot_limit.is_some(),
-            "hot_limit(",
+            policy.has_limit(),
+            if policy.hot_limit.is_some() {
+                "hot_limit("
+            } else {
+                "short_limit("
+            },
             "functions of the kernel are traced or not: their calls are not counted instead",
             "count them with at(GLOB).on_enter(|c| SHEET.add(...))",
         ),

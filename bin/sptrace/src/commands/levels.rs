@@ -4,11 +4,19 @@
 //! line that says why both cannot be had together, and what to do instead. Must not know how calls
 //! are counted.
 
+use std::time::Duration;
+
 use clap::Args;
 use sptrace_collect::request::Limit;
 
+use super::duration::parse_time_ns;
+
 /// The group of options that say what is recorded, in the help.
 pub const WHAT: &str = "What is recorded";
+
+/// Calls a second from which on the calls of a function that lasts shortly are counted, if nothing
+/// else is said: fewer cost nothing.
+const OFTEN_PER_S: u64 = 1000;
 
 /// Options by which calls are counted and not recorded.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -23,11 +31,16 @@ pub struct LevelArgs {
     /// meanwhile, is in the trace (`report functions` has their calls as untimed)
     #[arg(help_heading = WHAT, long, value_name = "RATE", value_parser = rate, conflicts_with = "count")]
     pub hot_limit: Option<u64>,
+    /// Count the calls of a function as by --hot-limit only while they last less than TIME on
+    /// average (1us, 500ns). Without --hot-limit that of 1000 calls a second is taken. Such a
+    /// function is recorded again for a moment now and then, to be measured anew
+    #[arg(help_heading = WHAT, long, value_name = "TIME", value_parser = parse_time_ns, conflicts_with = "count")]
+    pub short_limit: Option<u64>,
     /// Spend at most so much of the program's CPU time on the recording, sptrace's own included
     /// (5%): the functions that cost most are counted while that is needed, as by --hot-limit, and
     /// recorded again when there is room. `report` says what was spent, and `report levels` which
     /// functions were counted when. A program's start costs more
-    #[arg(help_heading = WHAT, long, value_name = "PERCENT", value_parser = percent, conflicts_with_all = ["count", "hot_limit"])]
+    #[arg(help_heading = WHAT, long, value_name = "PERCENT", value_parser = percent, conflicts_with_all = ["count", "hot_limit", "short_limit"])]
     pub budget: Option<f64>,
 }
 
@@ -126,17 +139,24 @@ impl Beside {
 impl LevelArgs {
     /// Which functions are to be counted at times.
     pub fn limit(&self) -> Option<Limit> {
-        let rate = self.hot_limit.map(Limit::Rate);
-        rate.or(self.budget.map(Limit::Budget))
+        match (self.hot_limit, self.short_limit) {
+            (rate, Some(ns)) => Some(Limit::Short {
+                calls_per_s: rate.unwrap_or(OFTEN_PER_S),
+                shorter_than: Duration::from_nanos(ns),
+            }),
+            (Some(rate), None) => Some(Limit::Rate(rate)),
+            (None, None) => self.budget.map(Limit::Budget),
+        }
     }
 
     /// Why one of the things that are asked for beside cannot be had; `None`: all can.
     pub fn refused(&self, asked: impl IntoIterator<Item = (bool, Beside)>) -> Option<String> {
-        let own = match (self.count, self.hot_limit, self.budget) {
-            (true, ..) => "--count",
-            (_, Some(_), _) => "--hot-limit",
-            (.., Some(_)) => "--budget",
-            _ => return None,
+        let own = match (self.count, self.limit()) {
+            (true, _) => "--count",
+            (_, Some(Limit::Budget(_))) => "--budget",
+            (_, Some(_)) if self.hot_limit.is_none() => "--short-limit",
+            (_, Some(_)) => "--hot-limit",
+            (_, None) => return None,
         };
         let why = |beside: Beside| match self.count {
             true => beside.beside_count(),

@@ -343,6 +343,7 @@ impl RecordArgs {
         self.ring = self.ring.or(policy.ring_bytes);
         if !self.levels.count && self.levels.limit().is_none() {
             self.levels.hot_limit = policy.hot_limit;
+            self.levels.short_limit = policy.short_limit_ns;
         }
         self.max_size = self.max_size.or(policy.most_bytes);
         self.string_limit = policy.string_bytes.unwrap_or(self.string_limit);

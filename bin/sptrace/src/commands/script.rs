@@ -249,6 +249,7 @@ fn in_options(policy: &Policy) -> Vec<String> {
     number("--times", policy.times);
     number("-D", policy.depth.map(u64::from));
     number("--hot-limit", policy.hot_limit);
+    number("--short-limit", policy.short_limit_ns);
     number("--ring", policy.ring_bytes);
     number("--max-size", policy.most_bytes);
     number("-s", policy.string_bytes.map(u64::from));

@@ -6,6 +6,7 @@
 //! (`feed/shadow.rs`, `feed/line.rs`). Must not know records, addresses and processes.
 
 mod deep;
+mod durations;
 mod line;
 mod shadow;
 
@@ -20,6 +21,7 @@ use crate::event::calls::{Calls, Watched};
 use crate::tally::Tally;
 use crate::tap::{Told, Waiting};
 use deep::Deep;
+use durations::Durations;
 use line::Line;
 use shadow::Shadow;
 
@@ -50,6 +52,8 @@ pub(super) struct Lane {
     pub(super) watched: Watched,
     /// What is too deep, if something can be.
     deep: Option<Deep>,
+    /// How long its calls last, if that matters.
+    durations: Durations,
 }
 
 impl Lane {
@@ -62,6 +66,7 @@ impl Lane {
             line,
             watched: Watched::default(),
             deep: (depth_limit > 0).then(|| Deep::new(depth_limit)),
+            durations: Durations::default(),
         }
     }
 }
@@ -156,6 +161,9 @@ impl<W: Write> Sink for Feed<'_, W> {
         if let Some(tally) = &mut recorder.tally {
             tally.come_to(tsc, tsc);
             tally.add(callee);
+            if tally.measures() {
+                lane.durations.enter(tsc, callee, kind & PLACE_TAIL != 0);
+            }
         }
         let is_open = kind & PLACE_OPEN != 0;
         if is_open || lane.line.has_open() {
@@ -181,6 +189,10 @@ impl<W: Write> Sink for Feed<'_, W> {
             calls.exit(&mut lane.watched, lane.line.depth(), tsc, lane.pid);
             recorder.may_begin(lane);
         }
+        if let Some(tally) = recorder.tally.as_mut().filter(|tally| tally.measures()) {
+            lane.durations
+                .exit(tsc, |function, ticks| tally.lasted(function, ticks));
+        }
         lane.line.exit(tsc);
     }
 
@@ -191,6 +203,7 @@ impl<W: Write> Sink for Feed<'_, W> {
                 return;
             }
         }
+        self.lane.durations.forget();
         self.lane.line.unwound(tsc, frames);
         self.lane.watched.unwound(self.lane.line.depth());
     }
@@ -203,11 +216,13 @@ impl<W: Write> Sink for Feed<'_, W> {
             }
         }
         let found = self.lane.line.found_open();
+        self.lane.durations.forget();
         self.lane.line.close_open(tsc, frames);
         self.recorder.found_returned(self.lane, tsc, &found);
     }
 
     fn resumed(&mut self, tsc: u64, callee: FunctionId) {
+        self.lane.durations.forget();
         if self.lane.deep.as_ref().is_some_and(|deep| !deep.is_empty()) {
             return;
         }
@@ -298,6 +313,9 @@ impl<W: Write> Sink for Feed<'_, W> {
             tally.come_to(high | u64::from(first.stamp), high | u64::from(last.stamp));
             let called = events.iter().filter_map(|event| event.place.callee());
             called.for_each(|callee| tally.add(callee));
+            if tally.measures() {
+                measure(tally, &mut self.lane.durations, high, events);
+            }
         }
         if self.lane.line.encoder.is_in_order() {
             return self.row_in_order(high, events, spans);
@@ -366,6 +384,20 @@ impl<W: Write> Feed<'_, W> {
                     }
                 }
             }
+        }
+    }
+}
+
+/// How long the calls in a row last.
+fn measure(tally: &mut Tally, durations: &mut Durations, high: u64, events: &[Plain]) {
+    for event in events {
+        let (tsc, place) = (high | u64::from(event.stamp), event.place);
+        match place.callee() {
+            Some(callee) => durations.enter(tsc, callee, place.is_tail()),
+            None if place.as_span().is_none() => {
+                durations.exit(tsc, |function, ticks| tally.lasted(function, ticks));
+            }
+            None => {}
         }
     }
 }

@@ -95,13 +95,23 @@ impl<W: Write> Collector<W> {
         let (governor, spending) = match limit {
             None => return,
             Some(Limit::Rate(calls_per_s)) => (Governor::new(calls_per_s), None),
+            Some(Limit::Short {
+                calls_per_s,
+                shorter_than,
+            }) => {
+                let ticks = shorter_than.as_secs_f64() * tsc_hz as f64;
+                (Governor::of_short(calls_per_s, ticks as u64), None)
+            }
             Some(Limit::Bidden) => (Governor::bidden(), None),
             Some(Limit::Budget(share)) => (
                 Governor::with_changing_rates(),
                 Some(Spending::new(share, tsc_hz)),
             ),
         };
-        self.recorder.tally = Some(Tally::default());
+        self.recorder.tally = Some(match limit {
+            Some(Limit::Short { .. }) => Tally::measuring(),
+            _ => Tally::default(),
+        });
         self.watch = Some(Watch {
             governor,
             last: Instant::now(),

@@ -70,7 +70,7 @@ pub fn add(all: &mut Vocabulary<'_>) {
 
 fn add_sizes(all: &mut Vocabulary<'_>) {
     type Set = fn(&mut Policy, u64);
-    let sizes: [(&str, &str, Set, u64, u64); 5] = [
+    let sizes: [(&str, &str, Set, u64, u64); 6] = [
         (
             "depth(N)",
             "patch nothing that is first reached below this depth (as -D)",
@@ -105,6 +105,16 @@ fn add_sizes(all: &mut Vocabulary<'_>) {
              record those of all others (as --hot-limit): not with payloads, values, system calls, \
              between, only and propagate, nor a start that is a return or a slow call",
             |policy, n| policy.hot_limit = Some(n),
+            1,
+            1_000_000_000,
+        ),
+        (
+            "short_limit(DURATION)",
+            "the same only of functions whose calls last less than this on average (as \
+             --short-limit), as in short_limit(2.us); without hot_limit while they are called more \
+             than 1000 times a second. A function is recorded again for a moment now and then, to \
+             be measured anew",
+            |policy, n| policy.short_limit_ns = Some(n),
             1,
             1_000_000_000,
         ),

@@ -91,7 +91,7 @@ impl RecordArgs {
         let inside = [&self.within, &self.between, &policy.only];
         Some(if self.levels.count {
             ("all calls are counted", "leave --count out")
-        } else if self.levels.limit().is_some() || policy.hot_limit.is_some() {
+        } else if self.levels.limit().is_some() || policy.has_limit() {
             (
                 "a limit says already which functions are counted",
                 "leave one of them out",
@@ -176,7 +176,10 @@ impl RecordArgs {
         let need_ends = |events: &[Event]| events.iter().any(Event::needs_ends);
         [
             (self.levels.count, "--count"),
-            (self.levels.limit().is_some(), "--hot-limit and --budget"),
+            (
+                self.levels.limit().is_some(),
+                "--hot-limit, --short-limit and --budget",
+            ),
             (
                 need_ends(&self.stop_on),
                 "--stop-on of a return or a slow call",
