@@ -237,6 +237,21 @@ def levels(b):
 
 
 @case
+def off(b):
+    """What is off is neither recorded nor counted, and may become either; its callers stay as they are."""
+    script = 'at("mark").on_enter(|c| { if c.arg1 == 1 { c.level("leaf", "%s") } if c.arg1 == 2 { c.level("leaf", "%s") } });'
+    for one, two, leaf in (("off", "record", (40_000, 0)), ("count", "off", (40_000, 20_000)), ("off", "count", (40_000, 20_000))):
+        recorded(b, script % (one, two), "levels")
+        got = calls(b)
+        same((one, two, got["leaf"], got["step"]), (one, two, leaf, (60_000, 0)))
+        status, out, _ = b.sptrace_says("report", "levels", "-i", "t.data")
+        assert status == 0 and re.search(r" off .* leaf ", out), out
+    # A process that is killed, and one whose sptrace is, while levels change.
+    recorded(b, script % ("off", "record"), "levels of two")
+    same(calls(b)["step"], (120_000, 0))
+
+
+@case
 def system_calls(b):
     """A payload of system calls asks as well, before the call and after it."""
     script = 'record_syscalls("write"); syscalls("write").on_%s(|c| { if c.%s { c.stop() } });'
@@ -272,6 +287,7 @@ def sptrace_is_killed(b):
     scripts = [
         'ring(2.mb); times(1000); at("step").on_enter(|c| { c.dump() });',
         'at("step").on_exit(|c| { if (c.result & 1) == 0 { c.level("leaf", "count") } else { c.level("leaf", "record") } });',
+        'at("step").on_exit(|c| { if (c.result & 1) == 0 { c.level("leaf", "off") } else { c.level("leaf", "record") } });',
         'at("step").on_enter(|c| { if c.arg1 < 0 { c.start() } if c.arg1 >= 0 { c.stop() } });',
     ]
     for number, script in enumerate(scripts):
@@ -308,7 +324,6 @@ def wrong_uses(b):
     at_step = 'at("step").on_enter(|c| { %s });'
     wrong = [
         (at_step % "c.dump()", "there is no ring", []),
-        (at_step % 'c.level("leaf", "off")', "leave_out(GLOB)", []),
         (at_step % 'c.level("leaf", "loud")', "there is no such level", []),
         (at_step % "c.level(3, \"count\")", "the name of functions is wanted", []),
         (at_step % 'c.level("leaf")', "something else is wanted here", []),
@@ -316,7 +331,6 @@ def wrong_uses(b):
         (at_step % "if c.stop() { c.record() }", "not compiled", []),
         ("times(2); stop(exit()); " + at_step % "c.start()", "they begin it once", []),
         (at_step % 'c.level("leaf", "count")', "a limit says already", ["--hot-limit", "1M"]),
-        (at_step % 'c.level("leaf", "count")', "calls with values", ["-A", "leaf@arg1/i64"]),
         (at_step % 'c.level("leaf", "count")', "no nesting", ["-F", "work"]),
         (at_step % 'c.level("leaf", "count"); c.start()', "followed by its recorded calls", []),
         (at_step % ("c.stop(); " * 33), "more than 32 places", []),

@@ -279,7 +279,7 @@ def what_chooses_calls_by_their_nesting_is_refused(bench):
     for words in (["-F", "main"], ["-D", "3"], ["--ring", "4M"], ["--syscalls"], ["--start-on", "return:main"], ["-A", "*"]):
         status, _, error = bench.run(bench.sptrace, "run", "--count", *words, "--", "/bin/true")
         if status != 2 or "cannot be used with" not in error: raise Failed(f"{words}: status {status}, {error}")
-    for words in (["-F", "main"], ["--top"], ["--syscalls"], ["--start-on", "return:main"], ["-A", "*"], ["--count"]):
+    for words in (["-F", "main"], ["--top"], ["--syscalls-only"], ["--start-on", "return:main"], ["--count"]):
         status, _, error = bench.run(bench.sptrace, "run", "--hot-limit", "1k", *words, "--", "/bin/true")
         if status != 2 or "cannot be used with" not in error: raise Failed(f"{words}: status {status}, {error}")
     for words in (["--ring", "4M", "--dump-on", "return:main"], ["--start-on", "return:main"], ["-A", "*"], ["--count"], ["--hot-limit", "1k"], ["--stop-on", "slow:main>1s"]):

@@ -195,6 +195,28 @@ def small(bench, mode, options):
     if os.path.getsize(trace) > 3 << 20: raise Failed(f"{os.path.getsize(trace)} bytes")
 
 
+def kept(bench, mode, options):
+    """A function whose values are recorded, or that has a payload, has all of its calls; others may be counted."""
+    wanted, trace = run(bench, [*MODES[mode], *options])
+    found = exactly(bench, trace, wanted, f"{mode} {options}")
+    if found["direct"][1]: raise Failed(f"direct was counted: {dict(found)}")
+    if mode == "--hot-limit" and found["deep"][1] == 0: raise Failed(f"nothing was counted: {dict(found)}")
+
+
+def added_up(bench, mode, options):
+    """A payload without a record runs at each call of its function."""
+    wanted, trace = run(bench, [*MODES[mode], *options])
+    calls, wanted["direct"] = wanted["direct"], 0
+    exactly(bench, trace, wanted, f"{mode} {options}")
+    said = bench.report(trace, "script", "--eval", options[1])
+    if f"{calls:,}" not in said and str(calls) not in said: raise Failed(f"{mode}: the payload has not run at {calls} calls: {said}")
+
+
+def chosen(bench, mode, options):
+    """What the script leaves out is neither recorded nor counted, and all others are as ever."""
+    without(bench, mode, options)
+
+
 def refused(words):
     def check(bench, mode, options):
         done = subprocess.run([bench.sptrace, "run", *MODES[mode], *options, "-o", bench.trace(), "--", "/bin/true"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
@@ -204,7 +226,7 @@ def refused(words):
 
 
 NESTING, EVENTS = "choose modules with -l", "use time:, signal: or ctl:"
-FOLLOWED, SYSTEM_CALLS, VALUES, TOP, SCRIPT = "use another event", "record", "values", "report functions", "script"
+FOLLOWED, SYSTEM_CALLS, VALUES, TOP, SCRIPT, ALONE = "use another event", "record", "values", "report functions", "script", "no functions are recorded"
 # options beside: what they do with --count, and with the two limits; None: there is another row for that.
 TABLE = [
     ([], whole, whole),
@@ -225,15 +247,15 @@ TABLE = [
     (["--start-on", "return:direct", "--stop-on", "time:1s"], refused(FOLLOWED), refused(FOLLOWED)),
     (["--start-on", "time:1s", "--stop-on", "call:direct"], refused(EVENTS), None),
     (["--shadow", "--start-on", "time:1s"], refused(FOLLOWED), refused(FOLLOWED)),
-    (["--syscalls"], refused(SYSTEM_CALLS), refused(SYSTEM_CALLS)),
-    (["--syscalls-only"], refused(SYSTEM_CALLS), refused(SYSTEM_CALLS)),
-    (["-c"], refused(SYSTEM_CALLS), refused(SYSTEM_CALLS)),
-    (["--live"], refused(SYSTEM_CALLS), refused(SYSTEM_CALLS)),
-    (["-A", "direct@arg1"], refused(VALUES), refused(VALUES)),
-    (["-R", "direct@retval"], refused(VALUES), refused(VALUES)),
+    (["--syscalls"], refused(SYSTEM_CALLS), whole),
+    (["--syscalls-only"], refused(SYSTEM_CALLS), refused(ALONE)),
+    (["-c"], refused(SYSTEM_CALLS), refused(ALONE)),
+    (["--live"], refused(SYSTEM_CALLS), refused(ALONE)),
+    (["-A", "direct@arg1"], refused(VALUES), kept),
+    (["-R", "direct@retval"], refused(VALUES), kept),
     (["--top"], refused(TOP), refused(TOP)),
-    (["--eval", 'let n = count("n", ["a"]); at("direct").on_enter(|c| n.add(c.arg1))'], refused(SCRIPT), refused("each call")),
-    (["--eval", "propagate(|f| skip)"], refused(SCRIPT), refused(SCRIPT)),
+    (["--eval", 'let n = count("n", []); at("direct").on_enter(|c| n.add([], 1))'], refused(SCRIPT), added_up),
+    (["--eval", 'propagate(|f| if f.name == "direct" { skip })'], refused(SCRIPT), chosen),
 ]
 
 

@@ -15,7 +15,7 @@ use sptrace_trace::{FunctionId, Level};
 /// Of the limit: a function below it is quiet.
 const QUIET: u64 = 4;
 /// For so long it must be quiet.
-const QUIET_TIME: Duration = Duration::from_millis(500);
+pub(crate) const QUIET_TIME: Duration = Duration::from_millis(500);
 /// Where rates change, a function that was hot again soon must be quiet for twice as long the next
 /// time, up to this.
 const LONGEST_QUIET_TIME: Duration = Duration::from_secs(64);
@@ -101,6 +101,8 @@ struct Counted {
     hold: Duration,
     /// So long it has been counted.
     age: Duration,
+    /// A payload bids that its calls are not even that.
+    is_off: bool,
 }
 
 /// A function that was counted, and is recorded again.
@@ -121,8 +123,8 @@ pub struct Governor {
     /// Functions whose calls last so many ticks on average are not counted.
     long_ticks: Option<u64>,
     stubborn: HashSet<Function>,
-    /// A payload bids that they are counted, however often they are called.
-    bidden: HashSet<FunctionId>,
+    /// A payload bids that they are counted, however often they are called, or `true`: off.
+    bidden: HashMap<FunctionId, bool>,
     /// No others are.
     counts_bidden_alone: bool,
 }
@@ -166,7 +168,7 @@ impl Governor {
             returned: None,
             long_ticks: None,
             stubborn: HashSet::new(),
-            bidden: HashSet::new(),
+            bidden: HashMap::new(),
             counts_bidden_alone: false,
         }
     }
@@ -182,22 +184,35 @@ impl Governor {
         }
     }
 
-    /// A payload bids that the calls of a function are counted, or as those of any other.
+    /// A payload bids that the calls of a function are counted, or off, or as those of any other.
     pub fn bid(&mut self, function: FunctionId, level: Level) {
         match level {
-            Level::Counted => self.bidden.insert(function),
-            Level::Recorded => self.bidden.remove(&function),
+            Level::Counted | Level::Off => {
+                self.bidden.insert(function, level == Level::Off);
+            }
+            Level::Recorded => {
+                self.bidden.remove(&function);
+            }
             // No payload can bid that.
-            Level::InOrder => false,
-        };
+            Level::InOrder => {}
+        }
     }
 
     /// What was bidden is to be done in a process.
     pub fn bid_now(&mut self, function: Function, level: Level, wishes: &mut Vec<Wish>) {
         match level {
-            Level::Counted if !self.counted.contains_key(&function) => {
-                self.count(function, wishes);
-            }
+            Level::Counted | Level::Off => match self.counted.get_mut(&function) {
+                None => self.count(function, wishes),
+                Some(counted) if counted.is_off != (level == Level::Off) => {
+                    counted.is_off = level == Level::Off;
+                    wishes.push(Wish {
+                        function,
+                        level,
+                        is_repeated: false,
+                    });
+                }
+                Some(_) => {}
+            },
             Level::Recorded if self.counted.contains_key(&function) => {
                 self.let_return(function, wishes);
             }
@@ -257,7 +272,7 @@ impl Governor {
             let returns = self.returning.contains_key(function);
             let is_short = |long| calls.is_shorter_than(long);
             calls.recorded > self.limit_in(time.max(longer)) && self.long_ticks.is_none_or(is_short)
-                || calls.recorded > 0 && self.bidden.contains(&function.1)
+                || calls.recorded > 0 && self.bidden.contains_key(&function.1)
                 || returns && self.long_ticks.is_none() && calls.counted > self.limit_in(time)
                 || returns && bound.contains(function)
         };
@@ -279,7 +294,7 @@ impl Governor {
         }
         let bidden = self.bidden.clone();
         let stays = |function: &Function| {
-            hot.contains(function) || bound.contains(function) || bidden.contains(&function.1)
+            hot.contains(function) || bound.contains(function) || bidden.contains_key(&function.1)
         };
         self.let_quiet_return(time, called, &stays, &mut wishes);
         wishes.sort_by_key(|wish| wish.function);
@@ -339,14 +354,14 @@ impl Governor {
         if self.counted.contains_key(&function) || self.returning.contains_key(&function) {
             return;
         }
-        match self.counts_bidden_alone && !self.bidden.contains(&function.1) {
+        match self.counts_bidden_alone && !self.bidden.contains_key(&function.1) {
             true => self.let_return(function, wishes),
             false => self.count(function, wishes),
         }
     }
 
     fn is_hot(&mut self, function: Function, wishes: &mut Vec<Wish>) {
-        if self.counted.contains_key(&function) && !self.bidden.contains(&function.1) {
+        if self.counted.contains_key(&function) && !self.bidden.contains_key(&function.1) {
             self.stubborn.insert(function);
         }
         self.count(function, wishes);
@@ -361,10 +376,14 @@ impl Governor {
             let soon = returned.filter(|r| r.since < r.hold * SOON);
             counted.hold = soon.map_or(QUIET_TIME, |r| (r.hold * 2).min(LONGEST_QUIET_TIME));
         }
+        counted.is_off = self.bidden.get(&function.1).copied().unwrap_or(false);
         if counted.patience.is_over() {
             wishes.push(Wish {
                 function,
-                level: Level::Counted,
+                level: match counted.is_off {
+                    true => Level::Off,
+                    false => Level::Counted,
+                },
                 is_repeated,
             });
         }
@@ -384,102 +403,6 @@ impl Governor {
 fn calls_in(per_s: u64, time: Duration) -> u64 {
     let calls = u128::from(per_s) * time.as_micros() / 1_000_000;
     u64::try_from(calls).unwrap_or(u64::MAX)
-}
-
-/// A site of calls through a pointer: its process, and its id.
-pub type Site = (u32, u64);
-
-/// Sites of calls through pointers: which are to be counted, by a sample of the calls that are
-/// recorded, and which are to be recorded again.
-#[derive(Default)]
-pub struct Sites {
-    /// Calls, and those of stubborn functions among them.
-    seen: HashMap<Site, (u32, u32)>,
-    wished: HashMap<Site, Patience>,
-    counted: HashMap<Site, CountedSite>,
-}
-
-/// A site that was seen to be counted.
-#[derive(Default)]
-struct CountedSite {
-    quiet: Duration,
-    /// It is to be recorded again.
-    is_released: bool,
-}
-
-impl Sites {
-    /// A process has ended: by its number of the recording, which no other will have.
-    pub fn forget(&mut self, process: u32) {
-        self.seen.retain(|(of, _), _| *of != process);
-        self.wished.retain(|(of, _), _| *of != process);
-        self.counted.retain(|(of, _), _| *of != process);
-    }
-
-    /// How many sites there is something known of.
-    pub fn known(&self) -> usize {
-        self.seen.len() + self.wished.len() + self.counted.len()
-    }
-
-    /// A call.
-    pub fn add(&mut self, site: Site, is_stubborn: bool) {
-        let (calls, stubborn) = self.seen.entry(site).or_default();
-        *calls += 1;
-        *stubborn += u32::from(is_stubborn);
-    }
-
-    /// Sites whose calls are nearly all of such functions. They are named again from time to time
-    /// while that is so. The sample begins anew.
-    pub fn take(&mut self) -> Vec<Site> {
-        const LEAST_CALLS: u32 = 64;
-        let seen = std::mem::take(&mut self.seen).into_iter();
-        let is_hot = |&(calls, stubborn): &(u32, u32)| {
-            calls >= LEAST_CALLS && u64::from(stubborn) * 10 >= u64::from(calls) * 9
-        };
-        self.wished.values_mut().for_each(Patience::passes);
-        let hot = seen.filter(|(_, calls)| is_hot(calls));
-        let mut hot: Vec<_> = hot.map(|(site, _)| site).collect();
-        hot.retain(|site| self.wished.entry(*site).or_default().is_over());
-        hot.sort_unstable();
-        hot
-    }
-
-    /// Takes what was counted at which sites in the time since the last look, with calls fewer than
-    /// `quiet` being quiet. Gives the functions that are called at sites that are not, and the
-    /// sites that have been quiet for long, which are to be recorded again.
-    pub fn look(
-        &mut self,
-        time: Duration,
-        quiet: u64,
-        calls: &[(Site, Function, u64)],
-    ) -> (HashSet<Function>, Vec<Site>) {
-        let mut sums: HashMap<Site, u64> = HashMap::new();
-        for (site, _, calls) in calls {
-            *sums.entry(*site).or_default() += calls;
-            self.counted.entry(*site).or_default();
-        }
-        let mut again = Vec::new();
-        for (site, state) in &mut self.counted {
-            let calls = sums.get(site).copied().unwrap_or(0);
-            state.is_released &= calls == 0;
-            state.quiet = match calls < quiet {
-                true => state.quiet + time,
-                false => Duration::ZERO,
-            };
-            if state.quiet >= QUIET_TIME && !state.is_released {
-                *state = CountedSite {
-                    quiet: Duration::ZERO,
-                    is_released: true,
-                };
-                self.wished.remove(site);
-                again.push(*site);
-            }
-        }
-        let is_bound =
-            |(site, _, calls): &&(Site, Function, u64)| *calls != 0 && sums[site] >= quiet;
-        let bound = calls.iter().filter(is_bound).map(|(_, f, _)| *f);
-        again.sort_unstable();
-        (bound.collect(), again)
-    }
 }
 
 #[cfg(test)]
@@ -626,51 +549,6 @@ mod tests {
     }
 
     #[test]
-    fn a_site_is_hot_if_nearly_all_of_its_calls_are() {
-        let mut sites = Sites::default();
-        for call in 0..100 {
-            sites.add((1, 0x10), call % 10 != 0);
-            sites.add((1, 0x20), call % 9 != 0);
-        }
-        (0..63).for_each(|_| sites.add((1, 0x30), true));
-        assert_eq!(sites.take(), [(1, 0x10)]);
-        let mut again = || {
-            (0..100).for_each(|_| sites.add((1, 0x10), true));
-            sites.take().len()
-        };
-        assert_eq!(
-            (again(), again(), again()),
-            (0, 1, 0),
-            "again while it is so, but not always"
-        );
-    }
-
-    #[test]
-    fn a_site_that_is_quiet_is_recorded_again_and_binds_nothing() {
-        let (site, other) = ((1, 0x10), (7, FunctionId(4)));
-        let mut sites = Sites::default();
-        let calls = |hot, quiet| vec![(site, F, hot), (site, other, quiet)];
-        let (bound, again) = sites.look(SECOND, 100, &calls(99, 1));
-        assert_eq!((bound, again), (HashSet::from([F, other]), vec![]));
-        let (bound, again) = sites.look(SECOND, 100, &calls(100, 0));
-        assert_eq!((bound, again), (HashSet::from([F]), vec![]));
-        assert_eq!(
-            sites.look(SECOND, 100, &calls(98, 1)),
-            (HashSet::new(), vec![site])
-        );
-        assert_eq!(
-            sites.look(SECOND, 100, &calls(0, 0)),
-            (HashSet::new(), vec![]),
-            "done"
-        );
-        assert_eq!(
-            sites.look(SECOND, 100, &calls(1, 0)),
-            (HashSet::new(), vec![site]),
-            "not done"
-        );
-    }
-
-    #[test]
     fn with_changing_rates_what_is_hot_again_soon_comes_back_later_and_later() {
         let mut governor = Governor::with_changing_rates();
         let (hot, quiet) = (
@@ -700,20 +578,5 @@ mod tests {
         look(&mut governor, 2000, 0);
         governor.set_rates(quiet);
         assert_eq!(look(&mut governor, 0, 2000), [(Level::Recorded, false)]);
-    }
-
-    #[test]
-    fn nothing_is_kept_of_the_sites_of_a_process_that_has_ended() {
-        let mut sites = Sites::default();
-        for process in 0..5000 {
-            let site = (process, 0x77);
-            (0..64).for_each(|_| sites.add(site, true));
-            assert_eq!(sites.take(), [site]);
-            sites.add(site, true);
-            sites.look(SECOND, 100, &[(site, (process, F.1), 1000)]);
-            assert_eq!(sites.known(), 3);
-            sites.forget(process);
-        }
-        assert_eq!(sites.known(), 0);
     }
 }

@@ -9,7 +9,7 @@
 //! | [`modules`] | the agent's questions: which module, which plan, where to |
 //! | [`decode`] | from bytes to events, without processes and files |
 //! | [`collector`] | from chunks to the trace: streams, and who their processes are |
-//! | [`levels`], `tally` | which functions are counted |
+//! | [`levels`], `sites`, `tally` | which functions are counted |
 //! | [`budget`], [`cpu_times`] | what that saves, and may cost |
 //! | `numbers` | which process is which |
 //! | `open_files` | what processes have open |
@@ -55,6 +55,7 @@ pub mod request;
 pub mod session;
 pub mod shared;
 pub mod signals;
+mod sites;
 mod tally;
 pub mod tap;
 pub mod unfollowed;

@@ -125,7 +125,7 @@ impl Options {
             _ if self.stamps == Stamps::None => Plans::InOrder { system_calls },
             _ if self.stamps == Stamps::Auto => Plans::Mixed { system_calls },
             (true, _) => Plans::Count,
-            (false, Some(_)) => Plans::Levels,
+            (false, Some(_)) => Plans::Levels { system_calls },
             (false, None) => Plans::Record,
         }
     }

@@ -113,10 +113,11 @@ fn collector_of(
     collector.tap(options.tap.clone());
     let calls = options.system_calls.as_ref();
     collector.leaves_out_calls(calls.is_some_and(SystemCalls::leave_out));
-    collector.limit(options.limit, header.tsc_hz);
+    let needs_calls = options.payloads.is_some() || options.values.is_some();
+    collector.limit((options.limit, needs_calls), header.tsc_hz);
     if let Some(payloads) = &options.payloads {
         collector.add_up(payloads);
-        collector.heed(&options.bids, payloads);
+        collector.heed(&options.bids);
     }
     let is_in_part = options.stamps == Stamps::Auto;
     if options.stamps != Stamps::Full {

@@ -51,15 +51,21 @@ fn leveled_times(notes: &[Note]) -> Vec<CountedTime> {
         let mut open = times.iter_mut().rev();
         let open = open.find(|t| (t.pid, t.function) == (pid, function) && t.end_tsc.is_none());
         match (level, open) {
-            (Level::Counted | Level::InOrder, None) => times.push(CountedTime {
-                pid,
-                function,
-                start_tsc: tsc,
-                end_tsc: None,
-                level,
-            }),
             (Level::Recorded, Some(open)) => open.end_tsc = Some(tsc),
-            _ => {}
+            (Level::Recorded, None) => {}
+            (_, Some(open)) if open.level == level => {}
+            (_, open) => {
+                if let Some(open) = open {
+                    open.end_tsc = Some(tsc);
+                }
+                times.push(CountedTime {
+                    pid,
+                    function,
+                    start_tsc: tsc,
+                    end_tsc: None,
+                    level,
+                });
+            }
         }
     }
     times.sort_by_key(|time| time.start_tsc);
@@ -114,6 +120,7 @@ pub fn write_levels(
             Level::Counted => "count",
             Level::InOrder => "order",
             Level::Recorded => "stamp",
+            Level::Off => "off",
         };
         let calls = calls.get(&(time.pid, time.function)).copied().unwrap_or(0);
         let (module, function) = (names.module(time.function), names.name(time.function));

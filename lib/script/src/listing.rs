@@ -139,6 +139,7 @@ fn bid_line(bid: &Bid) -> String {
         Deed::Stop => "the recording ends, behind this call or return",
         Deed::Dump => "the ring is written out, with this call",
         Deed::Level(_, Level::Count) => "calls of these functions are counted from here on",
+        Deed::Level(_, Level::Off) => "calls of these functions are left out from here on",
         Deed::Level(_, Level::Record) => "calls of these functions are recorded from here on",
     };
     format!("{}: {what}", bid.text)

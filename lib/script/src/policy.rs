@@ -144,6 +144,8 @@ pub enum Level {
     Record,
     /// How many there are.
     Count,
+    /// None.
+    Off,
 }
 
 impl Level {
@@ -152,6 +154,7 @@ impl Level {
         match self {
             Self::Record => "record",
             Self::Count => "count",
+            Self::Off => "off",
         }
     }
 }

@@ -82,6 +82,8 @@ pub enum Level {
     Counted,
     /// They are recorded in order: without stamps and ends.
     InOrder,
+    /// They are not recorded, and counted only where that is the least that can be.
+    Off,
 }
 
 impl Level {
@@ -90,6 +92,7 @@ impl Level {
             Self::Recorded => 0,
             Self::Counted => 1,
             Self::InOrder => 2,
+            Self::Off => 3,
         }
     }
 
@@ -98,6 +101,7 @@ impl Level {
             0 => Ok(Self::Recorded),
             1 => Ok(Self::Counted),
             2 => Ok(Self::InOrder),
+            3 => Ok(Self::Off),
             _ => Err(Malformed("unknown level of a function")),
         }
     }

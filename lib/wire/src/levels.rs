@@ -25,7 +25,7 @@ pub struct Entry {
     pub avma: AtomicU64,
     /// Host: number of the process in the recording ([`crate::control::Stream::process`]).
     pub process: AtomicU32,
-    /// Host: [`RECORDED`], [`COUNTED`] or [`SITE`].
+    /// Host: [`RECORDED`], [`COUNTED`], [`SITE`] or [`OFF`].
     pub level: AtomicU32,
 }
 
@@ -36,6 +36,10 @@ pub const RECORDED: u32 = 0;
 pub const COUNTED: u32 = 1;
 /// [`Entry::level`]: all calls of one site are counted.
 pub const SITE: u32 = 2;
+
+/// [`Entry::level`]: calls are as without sptrace where one instruction of the program's leads to
+/// the function by its address, and counted at all other sites.
+pub const OFF: u32 = 3;
 
 const _: () =
     assert!(LEVELS_OFFSET + LEVELS * size_of::<Entry>() as u64 <= crate::control::CHUNKS_OFFSET);

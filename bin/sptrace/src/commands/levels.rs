@@ -63,6 +63,8 @@ pub enum Beside {
     CallEvent,
     /// --syscalls, -c, --live
     SystemCalls,
+    /// --syscalls-only, and -c and --live where functions are not recorded
+    SystemCallsAlone,
     /// -A, -R
     Values,
     /// --top
@@ -84,7 +86,8 @@ impl Beside {
             Self::Ring => "--ring and --dump-on",
             Self::MaxSize => "--max-size",
             Self::CallEvent => "--stop-on call:, return: and slow:",
-            Self::SystemCalls => "--syscalls, --syscalls-only, -c and --live",
+            Self::SystemCalls => "--syscalls, -c and --live",
+            Self::SystemCallsAlone => "--syscalls-only, and -c and --live without --syscalls",
             Self::Values => "-A and -R",
             Self::Top => "--top",
             Self::Decides => "propagate(|f| ...) of a script",
@@ -103,7 +106,7 @@ impl Beside {
             Self::Ring => "there are no events of which to keep the last; leave it out",
             Self::MaxSize => "counts do not grow as the program runs; leave it out",
             Self::CallEvent => "it is noticed by recorded calls; use time:, signal: or ctl:",
-            Self::SystemCalls => {
+            Self::SystemCalls | Self::SystemCallsAlone => {
                 "system calls are recorded with order and time; record them in a run of their own"
             }
             Self::Values => "values belong to recorded calls; leave --count out, or them",
@@ -122,14 +125,13 @@ impl Beside {
                  nesting; choose modules with -l, and leave functions out with -N"
             }
             Self::Shadow => "the command is followed by its recorded calls; use another event",
-            Self::SystemCalls => {
-                "a module is patched for either; record system calls in a run of their own"
+            Self::SystemCallsAlone => {
+                "no functions are recorded then, whose calls could be counted; use --syscalls"
             }
-            Self::Values => "calls with values are never counted; leave hot functions out with -N",
             Self::Top => "it would not show counted calls; use `report functions` afterwards",
-            Self::Decides => "the script says already what is recorded; leave one of them out",
-            Self::Payloads => "what it runs needs each call; leave one of them out",
-            Self::Depth | Self::Ring | Self::MaxSize | Self::CallEvent => {
+            // Those with values and payloads are not counted.
+            Self::Values | Self::Payloads | Self::Decides => return None,
+            Self::Depth | Self::Ring | Self::MaxSize | Self::CallEvent | Self::SystemCalls => {
                 return None;
             }
         })

@@ -53,6 +53,7 @@ pub fn bids(script: &Script) -> Vec<Bid> {
                 let level = match level {
                     script::Level::Record => Level::Recorded,
                     script::Level::Count => Level::Counted,
+                    script::Level::Off => Level::Off,
                 };
                 Deed::Level(glob.clone(), level)
             }

@@ -32,6 +32,9 @@ pub struct Module {
     pub doubtful: Flag,
     /// It is unmapped.
     pub gone: Flag,
+    /// Calls of some functions are off: sites of functions that are instrumented may be as they
+    /// were ([`sptrace_wire::levels::OFF`]).
+    pub has_off: Flag,
     /// Calls through pointers into it are recorded with the callee's full address, by the slow
     /// path.
     pub wide: Flag,
@@ -93,6 +96,7 @@ impl Module {
             functions: Bound::zero(),
             doubtful: Flag::new(false),
             gone: Flag::new(false),
+            has_off: Flag::new(false),
             wide: Flag::new(false),
             joined: Flag::new(false),
             is_left: Flag::new(false),

@@ -1,4 +1,5 @@
-//! The call sites of some functions are patched in their other way: counted, or recorded again.
+//! The call sites of some functions are patched in their other way: counted, or recorded again; or
+//! what was counted gets the program's own instruction back.
 //!
 //! Given functions by their addresses; has the text of all call sites that certainly lead to them,
 //! in functions that are instrumented, lead to the site's other slot. Given a site through a
@@ -15,8 +16,8 @@ use crate::memory::sys;
 use crate::memory::table::{INSTRUMENTED, Module};
 use crate::patch::{site, text};
 use crate::plans::patched::Patch;
-use crate::plans::plan;
-use sptrace_wire::levels::RECORDED;
+use crate::plans::{plan, slot};
+use sptrace_wire::levels::{OFF, RECORDED};
 use sptrace_wire::plan::*;
 
 /// So many functions are looked for at once.
@@ -192,10 +193,24 @@ fn lead(
         return;
     };
     let stands = |p: &Patch| m.stands(p.at, p.ours.bytes());
-    if level != RECORDED {
-        if stands(&records) && site::write_slot(m, counted) {
+    // One instruction of the same length, whose slots were written before it was off.
+    let can_be_off = counted.form == SiteForm::Counted;
+    let id = || m.area_start() + u64::from(counted.slot) + u64::from(COUNTED_ID);
+    let is_off = can_be_off
+        && m.has_off.get()
+        && m.stands(counts.at, counts.overwritten())
+        && slot::cell_of(id()).is_some();
+    if level == OFF && can_be_off {
+        if stands(&counts) || stands(&records) && site::write_slot(m, counted) {
+            m.has_off.set(true);
+            batch.add_bytes(counts.at, counts.overwritten());
+        }
+    } else if level != RECORDED {
+        if is_off || stands(&records) && site::write_slot(m, counted) {
             batch.add(&counts);
         }
+    } else if is_off {
+        batch.add(&records);
     } else if counts.ours.bytes().len() == records.ours.bytes().len() && stands(&counts) {
         batch.add(&records);
     }

@@ -15,6 +15,7 @@ fn forget_patches(m: &Module) {
     for (i, _) in plan::functions(m) {
         m.set_function(i, UNTOUCHED);
     }
+    m.has_off.set(false);
     m.joined.set(false);
     special::install_specials(m);
 }
@@ -36,7 +37,7 @@ pub fn check_module(m: &Module) {
         }
         None => {}
     }
-    let mut fresh = 0;
+    let (mut fresh, mut is_off) = (0, false);
     for (i, f) in plan::functions(m) {
         let sites = plan::sites_with_twins(m, f);
         let is_short = |(s, _): &(PlanSite, _)| {
@@ -61,6 +62,11 @@ pub fn check_module(m: &Module) {
             }
             // Untouched code of a function that was instrumented: mapped anew.
             if m.function(i) == INSTRUMENTED && !f.is_any(FN_MUTED) {
+                if m.has_off.get() {
+                    // Unless nothing of ours is found elsewhere.
+                    is_off = true;
+                    continue;
+                }
                 return forget_patches(m);
             }
             fresh += 1;
@@ -68,5 +74,8 @@ pub fn check_module(m: &Module) {
                 return;
             }
         }
+    }
+    if is_off {
+        forget_patches(m);
     }
 }

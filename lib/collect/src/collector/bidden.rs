@@ -12,7 +12,6 @@ use sptrace_tracee::arena::Arena;
 use sptrace_wire::bids::{BID_SAID, Bid as Slot};
 
 use super::Collector;
-use crate::acts::Payloads;
 use crate::bids::{Bid, Deed};
 
 /// What is looked for.
@@ -23,8 +22,6 @@ pub(super) struct Heeded {
     stops: Vec<usize>,
     /// What was said before this is of another recording.
     from_tsc: u64,
-    /// Globs of modules and functions that have payloads, for which each call is needed.
-    payloads: Vec<(Option<String>, String)>,
 }
 
 impl Heeded {
@@ -32,31 +29,20 @@ impl Heeded {
     pub(super) fn anew(&mut self) {
         self.from_tsc = crate::clock::tsc();
     }
-
-    /// Has a function a payload, by the name of its module's file?
-    pub(super) fn has_payload(&self, module: &str, fits: &dyn Fn(&str) -> bool) -> bool {
-        self.payloads.iter().any(|(of, glob)| {
-            let is_there = |of: &String| sptrace_trace::glob_matches(of, module);
-            of.as_ref().is_none_or(is_there) && fits(glob)
-        })
-    }
 }
 
 impl<W: Write> Collector<W> {
-    /// To be said before anything is recorded: what may be bidden, and by whom.
-    pub fn heed(&mut self, bids: &[Bid], payloads: &Payloads) {
+    /// To be said before anything is recorded: what may be bidden.
+    pub fn heed(&mut self, bids: &[Bid]) {
         let numbers = |deed: Deed| {
             let all = bids.iter().enumerate();
             let all = all.filter(|(_, bid)| bid.deed == deed);
             all.map(|(number, _)| number).collect()
         };
-        let of_functions = payloads.all.iter().filter(|one| one.calls.is_none());
-        let globs = of_functions.map(|one| (one.module.clone(), one.glob.clone()));
         self.heeded = Heeded {
             starts: numbers(Deed::Start),
             stops: numbers(Deed::Stop),
             from_tsc: 0,
-            payloads: globs.collect(),
         };
     }
 

@@ -18,7 +18,8 @@ use crate::decode::mixed::Length;
 use crate::decode::pointers;
 use crate::decode::process::Areas;
 use crate::lengths::ByLength;
-use crate::levels::{Function, Sites};
+use crate::levels::Function;
+use crate::sites::Sites;
 
 /// So often lengths are taken from the streams, and looked at if that is worth it, but not before
 /// as much of the newest process's time has passed as [`LOOKS`] says: of what follows most is known

@@ -13,15 +13,16 @@ use std::time::{Duration, Instant};
 use sptrace_trace::{FunctionId, Level, Note, demangle, glob_matches, without_parameters};
 use sptrace_tracee::arena::Arena;
 use sptrace_tracee::proc::CpuTime;
-use sptrace_wire::levels::{COUNTED, RECORDED, SITE};
+use sptrace_wire::levels::{COUNTED, OFF, RECORDED, SITE};
 
 use super::Collector;
 use crate::budget::{Budget, Prices, Spent, Used};
 use crate::cpu_times::CpuTimes;
 use crate::decode::pointers;
 use crate::decode::process::Areas;
-use crate::levels::{Called, Function, Governor, Rates, Site, Sites, Wish};
+use crate::levels::{Called, Function, Governor, Rates, Wish};
 use crate::request::Limit;
+use crate::sites::{Site, Sites};
 use crate::tally::Tally;
 
 /// The rates of functions are looked at so often,
@@ -50,6 +51,9 @@ pub(super) struct Watch {
     bidden: Vec<(String, Level)>,
     /// Functions with lower numbers were matched with them.
     matched: u32,
+    /// Some functions have payloads, or values: which, as far as they are named.
+    needs_calls: bool,
+    needed: HashSet<FunctionId>,
 }
 
 /// A budget, and what is measured for it.
@@ -90,8 +94,9 @@ impl Spending {
 
 impl<W: Write> Collector<W> {
     /// The calls of a function are counted while it is called too often, if there is a limit. To be
-    /// said before anything is recorded. `tsc_hz`: ticks of the clock a second.
-    pub fn limit(&mut self, limit: Option<Limit>, tsc_hz: u64) {
+    /// said before anything is recorded. `needs_calls`: those of some functions are never counted,
+    /// since something runs at each. `tsc_hz`: ticks of the clock a second.
+    pub fn limit(&mut self, (limit, needs_calls): (Option<Limit>, bool), tsc_hz: u64) {
         let (governor, spending) = match limit {
             None => return,
             Some(Limit::Rate(calls_per_s)) => (Governor::new(calls_per_s), None),
@@ -122,6 +127,8 @@ impl<W: Write> Collector<W> {
             spending,
             bidden: Vec::new(),
             matched: 0,
+            needs_calls,
+            needed: HashSet::new(),
         });
     }
 
@@ -169,7 +176,9 @@ impl<W: Write> Collector<W> {
         self.match_new(&mut watch);
         // A call that is an event must be seen.
         let writer = &self.recorder.writer;
-        called.retain(|(_, function), _| writer.class(*function) == 0);
+        let needed = &watch.needed;
+        let is_free = |function| writer.class(function) == 0 && !needed.contains(&function);
+        called.retain(|(_, function), _| is_free(*function));
         let (bound, quiet) = match counts {
             true => {
                 let quiet = watch.governor.quiet_in(time);
@@ -188,7 +197,9 @@ impl<W: Write> Collector<W> {
         for (process, id) in quiet {
             arena.wish(process, id, RECORDED);
         }
-        for (process, id) in watch.sites.take() {
+        let sites = watch.sites.take();
+        // Others may be called there as well.
+        for (process, id) in sites.into_iter().filter(|_| !watch.needs_calls) {
             arena.wish(process, id, SITE);
         }
         arena.tell_wishes();
@@ -212,7 +223,11 @@ impl<W: Write> Collector<W> {
         pids.sort_unstable();
         pids.dedup();
         let mut wishes = Vec::new();
-        for (function, fits) in self.functions_for(&[(glob.to_owned(), level)]) {
+        let fitting = self.functions_for(&[(glob.to_owned(), level)]);
+        let free = fitting
+            .into_iter()
+            .filter(|(f, _)| !watch.needed.contains(f));
+        for (function, fits) in free.collect::<Vec<_>>() {
             watch.governor.bid(function, fits);
             for pid in &pids {
                 if self.avma_of(*pid, function).is_some() {
@@ -230,16 +245,20 @@ impl<W: Write> Collector<W> {
 
     /// Functions that are named by now get the levels that were bidden before.
     fn match_new(&self, watch: &mut Watch) {
-        if watch.bidden.is_empty() {
-            watch.matched = self.named_functions();
-            return;
-        }
         let from = std::mem::replace(&mut watch.matched, self.named_functions());
         if from == watch.matched {
             return;
         }
+        if watch.needs_calls {
+            let all = self.book.modules.iter().flat_map(|m| m.valued());
+            watch.needed.extend(all);
+        }
+        if watch.bidden.is_empty() {
+            return;
+        }
         let all = self.functions_for(&watch.bidden);
-        for (function, level) in all.into_iter().filter(|(function, _)| function.0 >= from) {
+        let new = all.into_iter().filter(|(function, _)| function.0 >= from);
+        for (function, level) in new.filter(|(f, _)| !watch.needed.contains(f)) {
             watch.governor.bid(function, level);
         }
     }
@@ -249,12 +268,10 @@ impl<W: Write> Collector<W> {
         all.sum::<usize>() as u32
     }
 
-    /// The functions that one of the globs matches, and the level that the last of these has. Those
-    /// with payloads are left as they are: what runs at them needs each call.
+    /// The functions that one of the globs matches, and the level that the last of these has.
     fn functions_for(&self, bidden: &[(String, Level)]) -> Vec<(FunctionId, Level)> {
         let mut found = Vec::new();
         for module in &self.book.modules {
-            let file = module.path.rsplit('/').next().unwrap_or_default();
             for (id, svma, symbol) in module.functions() {
                 let name = match symbol {
                     "" => sptrace_code::unnamed(sptrace_addr::Svma(svma)),
@@ -265,7 +282,6 @@ impl<W: Write> Collector<W> {
                 let last = bidden.iter().rev().find(|(glob, _)| fits(glob));
                 if let Some((_, level)) = last
                     && self.recorder.writer.class(id) == 0
-                    && !self.heeded.has_payload(file, &fits)
                 {
                     found.push((id, *level));
                 }
@@ -349,6 +365,7 @@ impl<W: Write> Collector<W> {
         let level = match wish.level {
             Level::Recorded => RECORDED,
             Level::Counted | Level::InOrder => COUNTED,
+            Level::Off => OFF,
         };
         let streams = (0..).zip(&self.streams);
         let its = streams.filter(|(_, state)| state.as_ref().is_some_and(|s| s.lane.pid == pid));

@@ -1,7 +1,7 @@
 //! A module as the collector sees it: its plan, what each place in its patch area means, and the
 //! trace's numbers for its functions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::callers::{Caller, Callers};
@@ -34,6 +34,7 @@ pub struct Module {
     /// Those of them that go on with another coroutine and do not come back.
     switching: Vec<FunctionId>,
     callers: Callers,
+    valued: HashSet<u64>,
     /// Calls whose ends are not recorded, because their caller keeps its return addresses.
     pub calls_without_end: u64,
     /// First svma of the plan's offsets.
@@ -76,6 +77,7 @@ impl Module {
             functions: HashMap::new(),
             switching: Vec::new(),
             callers: tables.callers,
+            valued: tables.valued,
         }
     }
 
@@ -111,6 +113,12 @@ impl Module {
         known
             .find(|(_, id)| **id == function)
             .map(|(svma, _)| *svma)
+    }
+
+    /// Its functions that are named in the trace and of which each call is needed: something runs
+    /// there, or values are kept.
+    pub fn valued(&self) -> impl Iterator<Item = FunctionId> {
+        self.valued.iter().filter_map(|svma| self.named(*svma))
     }
 
     /// How many of its functions are named in the trace.

@@ -4,6 +4,8 @@
 //! The process that asks for the module waits meanwhile: of a large plan the parts are made at the
 //! same time. Must not know what is looked up, and when.
 
+use std::collections::HashSet;
+
 use super::callers::Callers;
 use super::places::{
     PLACE_ENTRY, PLACE_EXIT, PLACE_IN_ORDER, PLACE_INDIRECT, PLACE_OPEN, PLACE_TAIL, Place, Places,
@@ -25,6 +27,8 @@ pub struct Tables {
     pub entries: Box<[u32]>,
     /// Who calls.
     pub callers: Callers,
+    /// Functions at whose calls something runs, or whose values are kept.
+    pub valued: HashSet<u64>,
 }
 
 impl Tables {
@@ -41,12 +45,16 @@ impl Tables {
             let given = beside();
             let (places, callees) = read_places(view);
             let entries = view.functions().map(|f| f.entry).collect();
+            let valued = view.functions().filter(|f| f.is_any(FN_VALUES));
+            let base_svma = view.header().base_svma;
+            let valued = valued.map(|f| base_svma + u64::from(f.entry)).collect();
             let callers = callers.and_then(|thread| thread.join().ok());
             let tables = Self {
                 header: *view.header(),
                 places,
                 callees,
                 entries,
+                valued,
                 callers: callers.unwrap_or_else(|| Callers::of(view)),
             };
             (Some(tables), given)

@@ -91,10 +91,13 @@ pub enum Plans {
     /// They are counted.
     Count,
     /// They are recorded, those of some functions counted at times.
-    Levels,
+    Levels {
+        /// Those of the kernel are recorded as well.
+        system_calls: bool,
+    },
     /// They are recorded in order, without stamps and ends.
     InOrder {
-        /// Those of the kernel are recorded as well.
+        /// As above.
         system_calls: bool,
     },
     /// They are recorded, those of some functions in order at times.
@@ -138,7 +141,11 @@ pub fn load(
             planned_mixed_with_system_calls,
         ),
         Plans::SystemCalls => (SYSTEM_CALLS_VERSION, planned_system_calls),
-        Plans::Levels => (LEVELS_VERSION, planned_with_levels),
+        Plans::Levels { system_calls } => with(
+            system_calls,
+            (LEVELS_VERSION, planned_with_levels),
+            planned_with_levels_and_system_calls,
+        ),
     };
     let cached = cache::load_or_build(places, &path, version, &build);
     Some((Arc::new(cached.ok()?), path))
@@ -204,7 +211,12 @@ fn planned_in_order_with_system_calls(object: &Object<'_>, analysis: &Analysis) 
 
 /// The same where calls of some functions are counted at times.
 fn planned_with_levels(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
-    to_columns(build_plan_with_levels(object, analysis)).unwrap_or_default()
+    let plan = build_plan_with_levels(object, analysis);
+    to_columns(creations_alone(object, analysis, plan)).unwrap_or_default()
+}
+
+fn planned_with_levels_and_system_calls(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    with_all_system_calls(object, analysis, build_plan_with_levels(object, analysis))
 }
 
 /// The same where those of some functions are recorded in order at times.

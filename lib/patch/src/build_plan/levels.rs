@@ -33,13 +33,14 @@ pub fn build_plan_in_order(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> 
 }
 
 /// The plan of a module whose calls are recorded, and those of some functions counted at times: its
-/// sites have twins ([`PlanHeader::twins`]), and its instructions that make tasks are intercepted.
+/// sites have twins ([`PlanHeader::twins`]). Instructions that make tasks must be intercepted as
+/// well.
 pub fn build_plan_with_levels(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     let mut b = builder(object, analysis, Calls::Recorded, SLOTS_START);
     let calls = Calls::Counted(Creators::of(object, analysis));
     let twins = builder(object, analysis, calls, b.area_used);
     b.add_twins(twins);
-    creations_alone(object, analysis, b.finish())
+    b.finish()
 }
 
 /// The plan of a module whose calls are recorded, and those of some functions in order at times.

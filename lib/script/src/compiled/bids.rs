@@ -75,15 +75,11 @@ impl Reader<'_, '_> {
         match self.text(expression).as_deref() {
             Some("record") => Ok(Level::Record),
             Some("count") => Ok(Level::Count),
-            Some("off") => self.refuse(
-                at,
-                "calls cannot be left out while the program runs",
-                "write \"count\", or leave functions out from the start by leave_out(GLOB)",
-            ),
+            Some("off") => Ok(Level::Off),
             _ => self.refuse(
                 at,
                 "there is no such level",
-                "write \"count\" or \"record\"",
+                "write \"record\", \"count\" or \"off\"",
             ),
         }
     }

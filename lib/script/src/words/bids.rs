@@ -43,10 +43,13 @@ pub fn add(all: &mut Vocabulary<'_>) {
     }
     all.function(
         "c.level(GLOB, LEVEL)",
-        "count the calls of functions (\"count\"), or record them again (\"record\"), in all processes, from when the \
-         host has heard of it on: within some ms. The last that was asked for a function counts. No call is missed \
-         or counted twice meanwhile; calls through pointers stay recorded, and so do functions that have payloads, \
-         since these need each call. Not with what hot_limit(RATE) does not go with, nor with it",
+        "count the calls of functions (\"count\"), leave them out (\"off\"), or record them again (\"record\"), in all \
+         processes, from when the host has heard of it on: within some ms. What is off costs nothing where an \
+         instruction in the same module names the function, and is counted at all other places, as through \
+         the PLT; what only such functions call is not reached. The last that was asked for a function counts. No \
+         call is missed or counted twice meanwhile; calls through pointers stay recorded, and so do functions that \
+         have payloads or values, since these need each call. Not with hot_limit(RATE) or short_limit(DURATION), nor \
+         with what these do not go with",
         |_: &str, _: &str| -> Result<(), Failure> {
             refuse("this is asked by payloads", "write it in at(GLOB).on_enter(|c| ...)")
         },

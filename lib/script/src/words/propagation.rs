@@ -68,58 +68,60 @@ pub fn add(all: &mut Vocabulary<'_>) {
     add_propagate(all);
 }
 
+type Set = fn(&mut Policy, u64);
+/// Words with a number: form, text, what it sets, and the least and the most.
+const SIZES: [(&str, &str, Set, u64, u64); 6] = [
+    (
+        "depth(N)",
+        "patch nothing that is first reached below this depth (as -D)",
+        |policy, n| policy.depth = u32::try_from(n).ok(),
+        1,
+        u32::MAX as u64,
+    ),
+    (
+        "string_limit(N)",
+        "keep so many bytes of strings and buffers of system calls",
+        |policy, n| policy.string_bytes = u32::try_from(n).ok(),
+        0,
+        16384,
+    ),
+    (
+        "ring(SIZE)",
+        "keep only the last so many bytes of the recording",
+        |policy, n| policy.ring_bytes = Some(n),
+        2 << 20,
+        u64::MAX,
+    ),
+    (
+        "max_size(SIZE)",
+        "end the recording when its file has so many bytes",
+        |policy, n| policy.most_bytes = Some(n),
+        1,
+        u64::MAX,
+    ),
+    (
+        "hot_limit(RATE)",
+        "count the calls of a function while it is called more than so many times a second, and \
+         record those of all others (as --hot-limit). Functions that have payloads or values keep \
+         each call. Not with between and only, nor with a start that is a return or a slow call",
+        |policy, n| policy.hot_limit = Some(n),
+        1,
+        1_000_000_000,
+    ),
+    (
+        "short_limit(DURATION)",
+        "the same only of functions whose calls last less than this on average (as \
+         --short-limit), as in short_limit(2.us); without hot_limit while they are called more \
+         than 1000 times a second. A function is recorded again for a moment now and then, to \
+         be measured anew",
+        |policy, n| policy.short_limit_ns = Some(n),
+        1,
+        1_000_000_000,
+    ),
+];
+
 fn add_sizes(all: &mut Vocabulary<'_>) {
-    type Set = fn(&mut Policy, u64);
-    let sizes: [(&str, &str, Set, u64, u64); 6] = [
-        (
-            "depth(N)",
-            "patch nothing that is first reached below this depth (as -D)",
-            |policy, n| policy.depth = u32::try_from(n).ok(),
-            1,
-            u32::MAX as u64,
-        ),
-        (
-            "string_limit(N)",
-            "keep so many bytes of strings and buffers of system calls",
-            |policy, n| policy.string_bytes = u32::try_from(n).ok(),
-            0,
-            16384,
-        ),
-        (
-            "ring(SIZE)",
-            "keep only the last so many bytes of the recording",
-            |policy, n| policy.ring_bytes = Some(n),
-            2 << 20,
-            u64::MAX,
-        ),
-        (
-            "max_size(SIZE)",
-            "end the recording when its file has so many bytes",
-            |policy, n| policy.most_bytes = Some(n),
-            1,
-            u64::MAX,
-        ),
-        (
-            "hot_limit(RATE)",
-            "count the calls of a function while it is called more than so many times a second, and \
-             record those of all others (as --hot-limit): not with payloads, values, system calls, \
-             between, only and propagate, nor a start that is a return or a slow call",
-            |policy, n| policy.hot_limit = Some(n),
-            1,
-            1_000_000_000,
-        ),
-        (
-            "short_limit(DURATION)",
-            "the same only of functions whose calls last less than this on average (as \
-             --short-limit), as in short_limit(2.us); without hot_limit while they are called more \
-             than 1000 times a second. A function is recorded again for a moment now and then, to \
-             be measured anew",
-            |policy, n| policy.short_limit_ns = Some(n),
-            1,
-            1_000_000_000,
-        ),
-    ];
-    for (form, text, set, least, most) in sizes {
+    for (form, text, set, least, most) in SIZES {
         let shared = all.shared.clone();
         all.function(form, text, move |n: i64| -> Result<(), Failure> {
             settled(&shared)?;

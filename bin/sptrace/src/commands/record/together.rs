@@ -81,13 +81,7 @@ impl RecordArgs {
         starts: bool,
     ) -> Option<(&'static str, &'static str)> {
         let policy = &script.policy;
-        let calls = [&self.syscalls, &self.syscalls_only, &policy.system_calls];
-        let values = [
-            &self.arguments,
-            &self.results,
-            &policy.values,
-            &policy.results,
-        ];
+        let are_alone = self.syscalls_only.is_some() || policy.system_calls_only;
         let inside = [&self.within, &self.between, &policy.only];
         Some(if self.levels.count {
             ("all calls are counted", "leave --count out")
@@ -96,15 +90,10 @@ impl RecordArgs {
                 "a limit says already which functions are counted",
                 "leave one of them out",
             )
-        } else if calls.into_iter().any(Option::is_some) || self.live.is_some() {
+        } else if are_alone || self.live.is_some() && self.syscalls.is_none() {
             (
-                "a module is patched for levels or for system calls",
-                "record these in a run of their own",
-            )
-        } else if values.into_iter().any(|list| !list.is_empty()) {
-            (
-                "calls with values are never counted",
-                "leave one of them out",
+                "no functions are recorded, whose level could change",
+                "record system calls beside functions, with --syscalls or record_syscalls(SET)",
             )
         } else if inside.into_iter().any(|list| !list.is_empty()) || !policy.between.is_empty() {
             (
@@ -114,11 +103,6 @@ impl RecordArgs {
         } else if starts {
             (
                 "the program is followed by its recorded calls up to c.start()",
-                "leave one of them out",
-            )
-        } else if self.decide.is_some() || policy.decides_functions() {
-            (
-                "propagate(|f| ...) says already what is recorded",
                 "leave one of them out",
             )
         } else if self.top {
@@ -146,11 +130,8 @@ impl RecordArgs {
     pub(super) fn check_levels(&self, start: &[Event], shadow: bool) -> Result<(), String> {
         let is_followed = |e: &Event| matches!(e.what, What::Return(_) | What::Slow(..));
         let is_call = |e: &Event| is_followed(e) || matches!(e.what, What::Call(_));
-        let system_calls = [
-            self.syscalls.is_some(),
-            self.syscalls_only.is_some(),
-            self.live.is_some(),
-        ];
+        let is_live = self.live.is_some();
+        let are_alone = self.syscalls_only.is_some() || is_live && self.syscalls.is_none();
         let asked = [
             (!self.within.is_empty(), Beside::Within),
             (self.depth.is_some(), Beside::Depth),
@@ -159,7 +140,8 @@ impl RecordArgs {
             (self.ring.is_some(), Beside::Ring),
             (self.max_size.is_some(), Beside::MaxSize),
             (self.stop_on.iter().any(is_call), Beside::CallEvent),
-            (system_calls.contains(&true), Beside::SystemCalls),
+            (are_alone, Beside::SystemCallsAlone),
+            (self.syscalls.is_some() || is_live, Beside::SystemCalls),
             (
                 !self.arguments.is_empty() || !self.results.is_empty(),
                 Beside::Values,
