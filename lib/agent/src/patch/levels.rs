@@ -209,9 +209,7 @@ fn lead(
         if is_off || stands(&records) && site::write_slot(m, counted) {
             batch.add(&counts);
         }
-    } else if is_off {
-        batch.add(&records);
-    } else if counts.ours.bytes().len() == records.ours.bytes().len() && stands(&counts) {
+    } else if is_off || counts.ours.bytes().len() == records.ours.bytes().len() && stands(&counts) {
         batch.add(&records);
     }
 }
