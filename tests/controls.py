@@ -252,6 +252,19 @@ def off(b):
 
 
 @case
+def levels_from_the_beginning(b):
+    """All but some are counted; a payload may still change that."""
+    err = recorded(b, 'level("*", "count"); level("step", "record"); level("leaf", "off");', "levels")
+    got = calls(b)
+    same((got["step"], got["mark"][0]), ((60_000, 0), 6))
+    # The first of three times is over before a thread hears of it.
+    assert got["leaf"][0] <= 40_000 and got["work"][0] == 3, (got["leaf"], got["work"], err)
+    recorded(b, 'level("leaf", "count"); at("mark").on_enter(|c| { if c.arg1 == 2 { c.level("leaf", "record") } });', "levels")
+    total, counted = calls(b)["leaf"]
+    assert total == 60_000 and 0 < counted < 60_000, (total, counted)
+
+
+@case
 def system_calls(b):
     """A payload of system calls asks as well, before the call and after it."""
     script = 'record_syscalls("write"); syscalls("write").on_%s(|c| { if c.%s { c.stop() } });'
@@ -325,6 +338,9 @@ def wrong_uses(b):
     wrong = [
         (at_step % "c.dump()", "there is no ring", []),
         (at_step % 'c.level("leaf", "loud")', "there is no such level", []),
+        ('level("leaf", "loud")', "there is no such level", []),
+        ('level("leaf", "count")', "no nesting", ["-F", "work"]),
+        ('level("leaf", "count"); hot_limit(5)', "a limit says already", []),
         (at_step % "c.level(3, \"count\")", "the name of functions is wanted", []),
         (at_step % 'c.level("leaf")', "something else is wanted here", []),
         (at_step % 'c.stop("exit")', "stop(EVENT) stands at the script's top level", []),

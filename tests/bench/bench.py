@@ -128,16 +128,24 @@ class Bench:
         except ImportError: return None
         return frida.__version__
 
-    def run_frida(self, mode, count):
-        """Interceptor with C callbacks that stamp and store, on f_twenty."""
+    # Callbacks in C for frida's interceptor, which have a table `ring` and a word `at`: a stamp stored at both ends, and what payloads do.
+    FRIDA_STAMPS = """static void put(unsigned long id) { unsigned lo, hi; __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi)); ring[at++ & 8191] = (id << 32) | lo; }
+        void onEnter(GumInvocationContext *c) { put(1); } void onLeave(GumInvocationContext *c) { put(2); }"""
+    FRIDA_PAYLOADS = {
+        "a count": "void onEnter(GumInvocationContext *c) { at++; }",
+        "a count by a key": "void onEnter(GumInvocationContext *c) { ring[(unsigned long)gum_invocation_context_get_nth_argument(c, 0) & 63]++; }",
+        "a histogram": "void onEnter(GumInvocationContext *c) { unsigned long n = (unsigned long)gum_invocation_context_get_nth_argument(c, 0), at = 0; while (n >>= 1) at++; ring[at]++; }",
+        "a condition that is false": "void onEnter(GumInvocationContext *c) { if ((long)gum_invocation_context_get_nth_argument(c, 0) < 0) at++; }",
+    }
+
+    def run_frida(self, mode, count, function="f_twenty", callbacks=FRIDA_STAMPS):
         import frida
         # a CModule's own data is not writable, and script-level constants may be collected: both kept by globalThis
         script_text = """globalThis.ring = Memory.alloc(65536); globalThis.at = Memory.alloc(8);
             globalThis.module = new CModule(`#include <gum/guminterceptor.h>
             extern unsigned long ring[]; extern unsigned long at;
-            static void put(unsigned long id) { unsigned lo, hi; __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi)); ring[at++ & 8191] = (id << 32) | lo; }
-            void onEnter(GumInvocationContext *c) { put(1); } void onLeave(GumInvocationContext *c) { put(2); }`, { ring: globalThis.ring, at: globalThis.at });
-            Interceptor.attach(DebugSymbol.fromName("f_twenty").address, globalThis.module);"""
+            %s`, { ring: globalThis.ring, at: globalThis.at });
+            Interceptor.attach(DebugSymbol.fromName("%s").address, globalThis.module);""" % (callbacks, function)
         device, done, out = frida.get_local_device(), threading.Event(), self.path("frida.out")
         pid = device.spawn([self.path("loop"), mode, str(count), out], env=self.env)
         session = device.attach(pid)
@@ -331,7 +339,12 @@ class Bench:
             "a histogram of durations": f'let t = histogram("t", [], "ns"); at("f_two").on_exit(|c| t.add(c.elapsed));',
         }
         samples = {}
+        peers = self.FRIDA_PAYLOADS if self.frida_version() else {}
         for _ in range(self.rounds):
+            for name, callbacks in peers.items():
+                try: own, _ = self.run_frida("two", max(n // 20, 1000), "f_two", callbacks)
+                except Exception as error: self.failures.append(f"scripts frida {name}: {error}"); continue
+                samples.setdefault(("frida", name), []).append(own / max(n // 20, 1000))
             for mode in ("two", "two-pointer", "two-deep"):
                 loop = [self.path("loop"), mode, str(n)]
                 traced = lambda script: [self.sptrace, "run", "-q", "-o", self.trace, *(["--eval", script] if script else []), "--", *loop]
@@ -350,6 +363,9 @@ class Bench:
             print(f"\nA call of two integers ({mode}), {bare:.1f} ns bare; ns above: " + above(bare, False), flush=True)
             record = median.get((mode, "a record"))
             if record is not None and mode != "two-deep": print(f"Beside a record ({mode}), {record:.1f} ns; ns above: " + above(record, True), flush=True)
+        bare = median.get(("two", "bare"), 0)
+        of_frida = ", ".join(f"{name} {median['frida', name] - bare:.1f}" for name in peers if ("frida", name) in median)
+        print(f"The same by frida {self.frida_version()}'s interceptor, callbacks in C: {of_frida}" if of_frida else "frida is not installed.", flush=True)
 
     # ------------------------------------------------------------ analysis
 

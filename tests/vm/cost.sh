@@ -1,6 +1,6 @@
 #!/bin/sh
 # In a guest whose time stamp counter counts instructions: what a write(2) takes while sptrace, trace-cmd and bpftrace record the
-# same. For tests/vm/cost, which reads the lines "NAME: cost MEDIAN MEAN".
+# same, and what a call of a function takes with a payload of sptrace's or a uprobe. For tests/vm/cost, which reads the lines "NAME: cost MEDIAN MEAN".
 T=/sys/kernel/tracing
 mount -t tracefs none $T
 mount -t debugfs none /sys/kernel/debug 2>/dev/null
@@ -38,4 +38,17 @@ bpf bpftrace.events 'tracepoint:raw_syscalls:sys_enter /pid == cpid/ { printf("%
 bpf bpftrace.function 'kprobe:vfs_write /pid == cpid/ { printf("%llu\n", nsecs); } kretprobe:vfs_write /pid == cpid/ { printf("%llu\n", nsecs); }'
 bpf bpftrace.value 'kprobe:vfs_write /pid == cpid/ { printf("%llu %lu\n", nsecs, arg2); } kretprobe:vfs_write /pid == cpid/ { printf("%llu %ld\n", nsecs, retval); }'
 bpf bpftrace.count 'kprobe:vfs_write /pid == cpid/ { @[arg2] = count(); }'
+
+# What is added up at a call of a function of the program, in the program or by a uprobe.
+payload() { # NAME SCRIPT PROGRAM: by sptrace, and by bpftrace
+    cost "sptrace.$1" /sptrace run -q -o p.data --eval "$2" -- /cost $CALLS call
+    cost "bpftrace.$1" /bpftrace -q -o /tmp/bpf.out -c "/cost $CALLS call" -e "$3"
+}
+cost call /cost $CALLS call
+cost sptrace.record /sptrace run -q -o r.data -- /cost $CALLS call
+payload false 'let n = count("n", []); at("f_two").on_enter(|c| if c.arg1 < 0 { n.add([]); })' 'uprobe:/cost:f_two /(int64)arg0 < 0/ { @ = count(); }'
+payload key 'let n = count("n", ["a"]); at("f_two").on_enter(|c| n.add(c.arg1 & 63))' 'uprobe:/cost:f_two { @[arg0 & 63] = count(); }'
+payload histogram 'let n = histogram("n", [], "a"); at("f_two").on_enter(|c| n.add(c.arg1))' 'uprobe:/cost:f_two { @ = hist(arg0); }'
+payload stack 'let n = count("n", ["s"]); at("f_two").on_enter(|c| n.add(c.stack(8)))' 'uprobe:/cost:f_two { @[ustack(8)] = count(); }'
+payload duration 'let n = histogram("n", [], "ns"); at("f_two").on_exit(|c| n.add(c.elapsed))' 'uprobe:/cost:f_two { @since[tid] = nsecs; } uretprobe:/cost:f_two { @ = hist(nsecs - @since[tid]); delete(@since[tid]); }'
 exit 0

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sptrace_code::Places;
-use sptrace_trace::glob_matches;
+use sptrace_trace::{Level, glob_matches};
 use sptrace_tracee::at_start::AtStart;
 
 use crate::acts::Payloads;
@@ -69,6 +69,8 @@ pub struct Options {
     pub values: Option<Asked>,
     /// What runs inside of the program, at the calls of functions; None: nothing.
     pub payloads: Option<Payloads>,
+    /// Levels of functions from the beginning, by globs: the last that fits counts.
+    pub levels: Vec<(String, Level)>,
     /// What payloads may bid the host do.
     pub bids: Vec<Bid>,
     /// System calls to be recorded; None: none.

@@ -115,6 +115,7 @@ fn collector_of(
     collector.leaves_out_calls(calls.is_some_and(SystemCalls::leave_out));
     let needs_calls = options.payloads.is_some() || options.values.is_some();
     collector.limit((options.limit, needs_calls), header.tsc_hz);
+    collector.begin_with(&options.levels);
     if let Some(payloads) = &options.payloads {
         collector.add_up(payloads);
         collector.heed(&options.bids);

@@ -19,7 +19,7 @@ use crate::policy::{Bid, Functions, Names, Payload, PayloadTable};
 use crate::sheets::Printable;
 
 mod active;
-mod bids;
+pub(crate) mod bids;
 mod keys;
 mod operators;
 mod sheets;

@@ -52,6 +52,8 @@ pub struct Policy {
     pub hot_limit: Option<u64>,
     /// Nanoseconds: those of functions alone whose calls last less on average.
     pub short_limit_ns: Option<u64>,
+    /// Levels of functions from the beginning, by their names: the last that fits counts.
+    pub levels: Vec<(String, Level)>,
     /// Called for each function of a module as its plan is made.
     pub(crate) propagate: Option<FnPtr>,
     /// What the options of the script are, in the order of their mention.
@@ -91,6 +93,7 @@ impl Policy {
             || self.ring_bytes.is_some()
             || self.most_bytes.is_some()
             || self.has_limit()
+            || !self.levels.is_empty()
             || self.decides_functions()
             || !self.payloads.is_empty()
     }
@@ -149,6 +152,12 @@ pub enum Level {
 }
 
 impl Level {
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Self::Record, Self::Count, Self::Off];
+        all.into_iter().find(|level| level.name() == name)
+    }
+
     /// What scripts call it.
     pub const fn name(self) -> &'static str {
         match self {

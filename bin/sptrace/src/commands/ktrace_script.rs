@@ -69,6 +69,15 @@ pub fn follow(asks: Asks<'_>) -> Result<Option<Followed>, Refused> {
     })
 }
 
+/// What says that calls are counted.
+fn level_word(policy: &Policy) -> &'static str {
+    match (policy.hot_limit, policy.short_limit_ns) {
+        (Some(_), _) => "hot_limit(",
+        (_, Some(_)) => "short_limit(",
+        _ => "level(",
+    }
+}
+
 /// The first thing that cannot be done, where it stands.
 fn refusal(script: &Script) -> Option<ScriptError> {
     let policy = &script.policy;
@@ -98,12 +107,8 @@ fn refusal(script: &Script) -> Option<ScriptError> {
             "write ring(SIZE)",
         ),
         (
-            policy.has_limit(),
-            if policy.hot_limit.is_some() {
-                "hot_limit("
-            } else {
-                "short_limit("
-            },
+            policy.has_limit() || !policy.levels.is_empty(),
+            level_word(policy),
             "functions of the kernel are traced or not: their calls are not counted instead",
             "count them with at(GLOB).on_enter(|c| SHEET.add(...))",
         ),

@@ -22,7 +22,7 @@ use sptrace_collect::session::Finished;
 use sptrace_collect::{OnEvents, Options, Request, Session, Stamps, clock};
 use sptrace_script::Script;
 use sptrace_trace::ring::LEAST_RING_BYTES;
-use sptrace_trace::{EarlyEnd, Header, TraceError};
+use sptrace_trace::{EarlyEnd, Header, Level, TraceError};
 use sptrace_tracee::TraceeError;
 use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::machine::has_fsgsbase;
@@ -214,6 +214,9 @@ pub struct RecordArgs {
     /// What that may ask of the recording.
     #[arg(skip)]
     pub bids: Vec<Bid>,
+    /// The levels that functions have from the beginning.
+    #[arg(skip)]
+    pub first_levels: Vec<(String, Level)>,
     /// Say nothing but errors and an early end of the recording
     #[arg(short, long)]
     pub quiet: bool,
@@ -272,8 +275,7 @@ impl RecordArgs {
             } => (true, command, loader, start_on, shadow),
             Subject::Running => (false, Vec::new(), false, Vec::new(), false),
         };
-        let shadow = self.is_followed(&start_on, shadow)?;
-        let limit = self.limit();
+        let (shadow, limit) = (self.is_followed(&start_on, shadow)?, self.limit());
         let options = Options {
             output: self.output,
             chunks: (self.buffer >> 16).clamp(2, 4096) as u32,
@@ -289,6 +291,7 @@ impl RecordArgs {
             decide: self.decide,
             payloads: self.payloads,
             bids: self.bids,
+            levels: self.first_levels,
             values,
             system_calls,
             counts: self.levels.count,
@@ -363,6 +366,7 @@ impl RecordArgs {
         }
         self.payloads = scripted::payloads(script);
         self.bids = scripted::bids(script);
+        self.first_levels = scripted::levels(script);
         let mut start_on = read(&policy.start)?;
         for (number, bid) in self.bids.iter().enumerate() {
             let event = Event::bidden(number, &bid.text);

@@ -243,6 +243,8 @@ fn in_options(policy: &Policy) -> Vec<String> {
     }
     let rules = policy.between.iter();
     lines.extend(rules.map(|words| format!("--between '{}'", words.join("' '"))));
+    let levels = policy.levels.iter();
+    lines.extend(levels.map(|(glob, level)| format!("level of '{glob}': {}", level.name())));
     let mut number = |option: &str, value: Option<u64>| {
         lines.extend(value.map(|value| format!("{option} {value}")));
     };

@@ -49,18 +49,26 @@ pub fn bids(script: &Script) -> Vec<Bid> {
             script::Deed::Start => Deed::Start,
             script::Deed::Stop => Deed::Stop,
             script::Deed::Dump => Deed::Dump,
-            script::Deed::Level(glob, level) => {
-                let level = match level {
-                    script::Level::Record => Level::Recorded,
-                    script::Level::Count => Level::Counted,
-                    script::Level::Off => Level::Off,
-                };
-                Deed::Level(glob.clone(), level)
-            }
+            script::Deed::Level(glob, level) => Deed::Level(glob.clone(), level_of(*level)),
         },
         text: format!("{} of {name}", bid.text),
     });
     bids.collect()
+}
+
+fn level_of(level: script::Level) -> Level {
+    match level {
+        script::Level::Record => Level::Recorded,
+        script::Level::Count => Level::Counted,
+        script::Level::Off => Level::Off,
+    }
+}
+
+/// The levels that functions have from the beginning.
+pub fn levels(script: &Script) -> Vec<(String, Level)> {
+    let all = script.policy.levels.iter();
+    all.map(|(glob, level)| (glob.clone(), level_of(*level)))
+        .collect()
 }
 
 /// What the collector finds out of a function.

@@ -132,6 +132,13 @@ impl<W: Write> Collector<W> {
         });
     }
 
+    /// Functions that these globs match have these levels from the beginning.
+    pub fn begin_with(&mut self, levels: &[(String, Level)]) {
+        if let Some(watch) = &mut self.watch {
+            watch.bidden.extend_from_slice(levels);
+        }
+    }
+
     /// What was spent of the budget so far; `None`: there is none.
     pub(crate) fn spent(&self) -> Option<Spent> {
         let spending = self.watch.as_ref()?.spending.as_ref()?;

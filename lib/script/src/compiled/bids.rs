@@ -10,6 +10,11 @@ use sptrace_payload::acts::{MOST_BIDS, Step};
 use super::{Read, Reader};
 use crate::policy::{Bid, Deed, Level};
 
+/// Of a level that there is not, and which there are.
+pub const NO_SUCH_LEVEL: &str = "there is no such level";
+/// See there.
+pub const LEVELS: &str = "write \"record\", \"count\" or \"off\"";
+
 /// How they are written.
 const FORMS: &str = "write c.start(), c.stop(), c.dump() or c.level(GLOB, LEVEL)";
 
@@ -72,15 +77,9 @@ impl Reader<'_, '_> {
 
     fn level(&self, expression: &rhai::Expr) -> Read<Level> {
         let at = expression.position();
-        match self.text(expression).as_deref() {
-            Some("record") => Ok(Level::Record),
-            Some("count") => Ok(Level::Count),
-            Some("off") => Ok(Level::Off),
-            _ => self.refuse(
-                at,
-                "there is no such level",
-                "write \"record\", \"count\" or \"off\"",
-            ),
+        match self.text(expression).as_deref().and_then(Level::named) {
+            Some(level) => Ok(level),
+            None => self.refuse(at, NO_SUCH_LEVEL, LEVELS),
         }
     }
 }

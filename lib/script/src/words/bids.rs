@@ -3,6 +3,8 @@
 //! A payload is compiled and never evaluated, so whoever evaluates these words has written them
 //! outside of one. Must not know how a payload is compiled.
 
+use rhai::Dynamic;
+
 use super::Vocabulary;
 use crate::error::refuse;
 use crate::sheets::Failure;
@@ -50,7 +52,7 @@ pub fn add(all: &mut Vocabulary<'_>) {
          call is missed or counted twice meanwhile; calls through pointers stay recorded, and so do functions that \
          have payloads or values, since these need each call. Not with hot_limit(RATE) or short_limit(DURATION), nor \
          with what these do not go with",
-        |_: &str, _: &str| -> Result<(), Failure> {
+        |_: Dynamic, _: &str, _: &str| -> Result<(), Failure> {
             refuse("this is asked by payloads", "write it in at(GLOB).on_enter(|c| ...)")
         },
     );

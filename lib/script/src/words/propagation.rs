@@ -6,8 +6,9 @@ use rhai::{Dynamic, EvalAltResult, FnPtr};
 
 use super::Vocabulary;
 use super::activation::settled;
+use crate::compiled::bids::{LEVELS, NO_SUCH_LEVEL};
 use crate::error::refuse;
-use crate::policy::{FunctionFacts, Policy};
+use crate::policy::{FunctionFacts, Level, Policy};
 
 type Failure = Box<EvalAltResult>;
 
@@ -64,6 +65,7 @@ pub fn add(all: &mut Vocabulary<'_>) {
         });
     }
     add_sizes(all);
+    add_level(all);
     add_system_calls(all);
     add_propagate(all);
 }
@@ -135,6 +137,26 @@ fn add_sizes(all: &mut Vocabulary<'_>) {
             Ok(())
         });
     }
+}
+
+fn add_level(all: &mut Vocabulary<'_>) {
+    let shared = all.shared.clone();
+    all.function(
+        "level(GLOB, LEVEL)",
+        "count the calls of functions that fit (\"count\"), or leave them out as soon as one of them was seen (\"off\"), \
+         from the beginning; \"record\" makes an exception of an earlier glob, as in level(\"*\", \"count\"); \
+         level(\"parse_*\", \"record\"). The last one that fits counts. Some milliseconds of calls may be recorded \
+         first. What holds of c.level(GLOB, LEVEL), by which payloads change it, holds here",
+        move |glob: &str, level: &str| -> Result<(), Failure> {
+            settled(&shared)?;
+            let glob = super::handlers::pattern(glob)?;
+            let Some(level) = Level::named(level) else {
+                return refuse(NO_SUCH_LEVEL, LEVELS);
+            };
+            shared.lock().policy.levels.push((glob.to_owned(), level));
+            Ok(())
+        },
+    );
 }
 
 fn add_system_calls(all: &mut Vocabulary<'_>) {

@@ -71,7 +71,10 @@ impl RecordArgs {
         }
         let starts = script.policy.bids.iter().any(|bid| is_start(&bid.deed));
         let (reason, hint) = self.refuses_levels(script, starts)?;
-        at(&is_level, (reason, hint))
+        match script.policy.levels.is_empty() {
+            true => at(&is_level, (reason, hint)),
+            false => Some(script.error_at("level(", None, reason, hint)),
+        }
     }
 
     /// Why functions cannot have another level while the program runs, and what to write instead.
@@ -122,7 +125,8 @@ impl RecordArgs {
     /// Which functions are counted at times.
     pub(super) fn limit(&self) -> Option<Limit> {
         let is_level = |bid: &Bid| matches!(bid.deed, bids::Deed::Level(..));
-        let bidden = self.bids.iter().any(is_level).then_some(Limit::Bidden);
+        let is_bidden = !self.first_levels.is_empty() || self.bids.iter().any(is_level);
+        let bidden = is_bidden.then_some(Limit::Bidden);
         self.levels.limit().or(bidden)
     }
 
@@ -154,7 +158,7 @@ impl RecordArgs {
     }
 
     /// What calls cannot be recorded in order beside: whether it is asked for, and its option.
-    pub fn beside_stamps_none(&self) -> [(bool, &'static str); 7] {
+    pub fn beside_stamps_none(&self) -> [(bool, &'static str); 8] {
         let need_ends = |events: &[Event]| events.iter().any(Event::needs_ends);
         [
             (self.levels.count, "--count"),
@@ -173,6 +177,7 @@ impl RecordArgs {
             (!self.arguments.is_empty(), "-A"),
             (!self.results.is_empty(), "-R"),
             (self.payloads.is_some(), "on_enter and on_exit"),
+            (!self.first_levels.is_empty(), "level(GLOB, LEVEL)"),
         ]
     }
 
