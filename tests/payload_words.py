@@ -270,6 +270,78 @@ def texts_of_system_calls(b):
     assert "/no/such,5" in text, text
 
 
+SLOWEST = r"""
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
+#define F __attribute__((noinline, noclone))
+volatile int sink;
+F int measured(long size, const char *name) { sink += name[0]; return (int)size & 7; }
+F void few(long from) { for (long i = 0; i < 2000; i++) measured(from + i * 7 % 2000, i % 2 ? "odd" : "even"); sink++; }
+F void many(void) { measured(1000000, "many"); sink++; measured(1000001, "more"); sink++; }
+F void slow(int ms) { usleep(ms * 1000); sink++; }
+static void handler(int n) { (void)n; measured(5, "handler"); }
+F void interrupted(void) {
+    signal(SIGALRM, handler);
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 300}, {0, 300}}, 0);
+    for (long i = 0; i < 400000; i++) measured(2000000 + i, "rising");
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, 0);
+}
+static void *thread(void *from) { few((long)from); return 0; }
+int main(int argc, char **argv) {
+    (void)argv;
+    if (argc > 1) { interrupted(); printf("%d\n", argc); return 0; }
+    few(10000);
+    pthread_t t[4];
+    for (long i = 0; i < 4; i++) pthread_create(&t[i], 0, thread, (void *)(20000 + 10000 * i));
+    for (int i = 0; i < 4; i++) pthread_join(t[i], 0);
+    many();
+    measured(-3, "negative");
+    for (int i = 0; i < 8; i++) slow(i == 3 ? 80 : i == 5 ? 40 : 1);
+    printf("done\n");
+    return 0;
+}
+"""
+GREATEST = """
+let sizes = slowest("sizes", 5, ["bytes", "name", "caller", "odd", "stack"]); let least = slowest("least", 1, ["n", "bytes"]);
+let times = slowest("times", 2, ["ns", "ms", "caller", "tid"]); let back = slowest("back", 64, ["result", "bytes"]);
+at("measured").on_enter(|c| { sizes.add(c.arg1, [c.str(2), c.caller, c.arg1 & 1, c.stack(2)]); least.add(0 - c.arg1, [c.arg1]); });
+at("slow").on_exit(|c| times.add(c.elapsed, [c.arg1, c.caller, c.tid]));
+at("measured").on_exit(|c| back.add(c.result, [c.arg1]));
+"""
+
+
+@case
+def the_greatest_of_all_threads(b):
+    """With what stands beside them: texts, callers and stacks, by the slow path; durations by the routines."""
+    built(b, "greatest", SLOWEST)
+    sizes, least, times, back = recorded(b, "greatest", GREATEST)
+    same([(row["bytes"], row["name"], row["caller"], row["odd"]) for row in sizes],
+         [("1000001", "more", "many", "1"), ("1000000", "many", "many", "0")]
+         + [("51999", "odd", "few", "1"), ("51998", "even", "few", "0"), ("51997", "odd", "few", "1")])
+    assert sizes[0]["stack"].endswith("main > many") and sizes[2]["stack"].endswith("thread > few"), sizes
+    same(least, [{"n": "3", "bytes": "-3"}])
+    same([row["ms"] for row in times], ["80", "40"])
+    assert times[0]["caller"] == "main" and 80e6 <= int(times[0]["ns"]) < 20e9, times
+    same((len(back), {row["result"] for row in back}), (64, {"7"}))
+
+
+@case
+def the_greatest_while_handlers_add(b):
+    """Each call of the loop is greater than all before: a row is written all the time, and handlers come in the middle."""
+    built(b, "greatest", SLOWEST)
+    script = """let s = slowest("s", 3, ["bytes", "low"]); at("measured").on_enter(|c| s.add(c.arg1, [c.arg1 & 0xffff]));"""
+    for run in range(5):
+        status, out, _ = b.run(["-q", "--eval", script], [b.path("greatest"), "again"])
+        same((status, out), (0, "2\n"))
+        status, out, _ = b.sptrace_says("report", "script", "-i", "t.data", "--format", "csv", "--eval", script)
+        got = [(int(row["bytes"]), int(row["low"])) for row in csv.DictReader(io.StringIO(out))]
+        same(got, [(n, n & 0xffff) for n in (2399999, 2399998, 2399997)])
+
+
 STATES = """let inside = thread_var("inside"); let last = thread_var("last"); let t = count("t", ["inside", "last"]); let s = sum("s", [], ["of"]);
 at("twice").on_enter(|c| { inside.set(1); last.add(2); }); at("twice").on_exit(|c| inside.set(0));
 at("probe").on_enter(|c| { t.add([inside.get(), last.get() >> 7]); if inside.get() == 1 && c.arg1 == 100 { c.record(); } });

@@ -450,12 +450,12 @@ impl<'a> Writer<'a> {
         let Some(table) = self.tables.all.get(usize::from(table)).copied() else {
             return Ok(false);
         };
+        if matches!(table.kind, Kind::Slowest(_)) {
+            return self.add_greatest(table, keys, value);
+        }
         let is_one = table.kind == Kind::Count && *value == Expression::Constant(1);
-        for (at, word) in (0i32..).map(|i| KEYS_AT - 8 * i).zip(keys) {
-            if !self.code.word(word)? {
-                return Ok(false);
-            }
-            self.code.a.mov(qword_ptr(rsp + at), rax)?;
+        if !self.keys(keys)? {
+            return Ok(false);
         }
         if !is_one {
             if !self.code.word(value)? {
@@ -477,17 +477,50 @@ impl<'a> Writer<'a> {
         Ok(true)
     }
 
+    /// Puts keys where they are kept.
+    pub(crate) fn keys(&mut self, keys: &[Expression]) -> Made {
+        for (at, word) in (0i32..).map(|i| KEYS_AT - 8 * i).zip(keys) {
+            if !self.code.word(word)? {
+                return Ok(false);
+            }
+            self.code.a.mov(qword_ptr(rsp + at), rax)?;
+        }
+        Ok(true)
+    }
+
+    /// What a new row of a table is told of these keys, and where in the row that is.
+    pub(crate) fn told(&self, table: Table, keys: &[Expression]) -> Vec<(Told, u32)> {
+        let texts = &self.code.texts.0;
+        let told_of = |key| told_of(key, texts, self.thread.told);
+        let told = keys.iter().enumerate();
+        let told = told.filter_map(|(i, key)| Some((told_of(key)?, table.told_at(i))));
+        told.collect()
+    }
+
+    /// Writes keys, and what they stand for, into the row at rcx, less `row`.
+    pub(crate) fn write_keys(
+        &mut self,
+        (keys, row): (u8, i32),
+        told: Vec<(Told, u32)>,
+    ) -> Result<(), IcedError> {
+        let a = &mut self.code.a;
+        for key in 0..i32::from(keys) {
+            a.mov(rax, qword_ptr(rsp + (KEYS_AT - 8 * key)))?;
+            a.mov(qword_ptr(rcx + (row + 8 + 8 * key)), rax)?;
+        }
+        for (told, at) in told {
+            self.code.tell(told, row + at as i32)?;
+        }
+        Ok(())
+    }
+
     fn find_row(
         &mut self,
         table: Table,
         keys: &[Expression],
         done: CodeLabel,
     ) -> Result<(), IcedError> {
-        let told = keys.iter().enumerate();
-        let texts = &self.code.texts.0;
-        let told_of = |key| told_of(key, texts, self.thread.told);
-        let told = told.filter_map(|(i, key)| Some((told_of(key)?, table.told_at(i))));
-        let (told, keys) = (told.collect(), keys.len());
+        let (told, keys) = (self.told(table, keys), keys.len());
         let a = &mut self.code.a;
         let mut cold = Cold {
             table,
@@ -576,6 +609,8 @@ impl<'a> Writer<'a> {
                 a.inc(qword_ptr(rcx + rax * 8 + (count + 8)))?;
                 self.has_changed()?;
             }
+            // It has rows of its own.
+            Kind::Slowest(_) => return Ok(()),
         }
         self.code.a.inc(qword_ptr(rcx + count))
     }
@@ -594,13 +629,7 @@ impl<'a> Writer<'a> {
         a.cmpxchg(qword_ptr(rcx + row), rdx)?;
         a.mov(rdx, qword_ptr(rsp + RDX_AT))?;
         a.jne(cold.next)?;
-        for key in 0..i32::from(cold.table.keys) {
-            a.mov(rax, qword_ptr(rsp + (KEYS_AT - 8 * key)))?;
-            a.mov(qword_ptr(rcx + (row + 8 + 8 * key)), rax)?;
-        }
-        for (told, at) in cold.told {
-            self.code.tell(told, row + at as i32)?;
-        }
+        self.write_keys((cold.table.keys, row), cold.told)?;
         let a = &mut self.code.a;
         a.mov(qword_ptr(rcx + row), TAKEN as i32)?;
         a.jmp(cold.found)?;

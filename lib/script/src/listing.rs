@@ -70,8 +70,14 @@ fn table_line(title: &str, table: &Table) -> String {
         Kind::Least => "least values",
         Kind::Greatest => "greatest values",
         Kind::Histogram => "histograms",
+        Kind::Slowest(_) => "the greatest",
     };
-    let (rows, bytes) = (1u32 << table.row_bits(), table.bytes().div_ceil(1024));
+    let (rows, bytes) = (table.most_rows(), table.bytes().div_ceil(1024));
+    if let Kind::Slowest(_) = table.kind {
+        return format!(
+            "table '{title}': the {rows} rows with {what} measure, {bytes} KiB a thread"
+        );
+    }
     match table.keys {
         0 => format!("table '{title}': {what}, {bytes} KiB a thread"),
         keys => format!(

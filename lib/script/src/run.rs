@@ -494,14 +494,25 @@ impl Run<'_> {
             else {
                 continue;
             };
-            if let Body::Groups(groups) = &mut sheet.lock().body {
-                groups.leave_out(sums.left_out);
-                for row in &sums.rows {
-                    let Some(keys) = self.keys_of(known, &row.keys) else {
-                        continue;
-                    };
-                    groups.absorb(self.cells_of(sums, keys), row.count, &row.values);
+            match &mut sheet.lock().body {
+                Body::Groups(groups) => {
+                    groups.leave_out(sums.left_out);
+                    for row in &sums.rows {
+                        let Some(keys) = self.keys_of(known, &row.keys) else {
+                            continue;
+                        };
+                        groups.absorb(self.cells_of(sums, keys), row.count, &row.values);
+                    }
                 }
+                Body::Slowest(slowest) => {
+                    slowest.leave_out(sums.left_out);
+                    for row in &sums.rows {
+                        let cells = self.cells_of(sums, &row.keys);
+                        let measure = row.values.first().map_or(0, |word| *word as i64);
+                        slowest.absorb(measure, cells.iter().map(CellKey::cell));
+                    }
+                }
+                Body::Table(_) => {}
             }
         }
     }

@@ -1,9 +1,8 @@
 //! Payloads: closures that are read as what is compiled, and those that cannot be, each with its
 //! place, the reason, and what to write instead.
 
-use sptrace_payload::acts::{
-    Acts, CameTo, Moment, RESULT, Step, Sums, interpret, interpret_active,
-};
+use sptrace_payload::acted::{CameTo, Sums, interpret, interpret_active};
+use sptrace_payload::acts::{Acts, Moment, RESULT, Step};
 use sptrace_payload::interpret::{Call, Memory};
 use sptrace_payload::program::{Expression, Source};
 use sptrace_payload::tables::Kind;
@@ -104,6 +103,29 @@ fn sheets_become_tables_with_their_keys() {
 }
 
 #[test]
+fn the_greatest_are_kept_with_what_stands_beside_them() {
+    let source = r#"
+        let worst = slowest("worst", 2, ["n", "k", "odd"]);
+        at("f").on_enter(|c| if c.arg2 != 9 { worst.add(c.arg1, [c.arg2, c.arg1 & 1]); });
+    "#;
+    let script = load(source).unwrap();
+    assert_eq!(script.policy.tables[0].kind, Kind::Slowest(2));
+    let (rows, _) = run(
+        source,
+        &calls(&[(5, 1), (8, 2), (u64::MAX, 3), (6, 4), (99, 9)]),
+    );
+    let mut rows: Vec<_> = rows
+        .into_iter()
+        .map(|row| (row.3[0] as i64, row.2))
+        .collect();
+    rows.sort();
+    assert_eq!(rows, [(-1, 1), (5, 1), (6, 1), (8, 1)]);
+    let by_caller = source.replace("at(\"f\")", "at(\"f\").called_by(\"g\")");
+    let refused = load(&by_caller).unwrap_err();
+    assert!(refused.hint.contains("c.caller as a column"), "{refused}");
+}
+
+#[test]
 fn names_of_arguments_are_kept_for_the_functions_prototype() {
     let script =
         load("let t = count(\"t\", [\"size\"]); at(\"libc*!mem*\").on_enter(|c| t.add(c.n));");
@@ -167,6 +189,16 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
         ("t.add([1, 2])", 2, "2 keys for 1", "list"),
         ("t.show()", 2, "cannot show()", "outside"),
         ("s.add(1, 2)", 2, "sheets of count", "later("),
+        ("w.add(1)", 2, "something else", "add(measure, ["),
+        ("w.add(1, [2, 3])", 2, "2 cells for 1", "list"),
+        ("w.add(c.caller, [2])", 8, "c.caller is a key", "e.caller"),
+        ("all.add(1, [2])", 4, "the 64 slowest", "slowest(TITLE, 10"),
+        (
+            "wide.add(1, [2, 3, 4, 5, 6])",
+            5,
+            "more than 4 columns",
+            "fewer",
+        ),
         ("print(1)", 1, "print() is not compiled", "closure"),
         ("x += 1", 1, "only a variable of the closure", "sheet"),
         ("f(c)", 1, "f() is not compiled", "closure"),
@@ -195,7 +227,7 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
             "used",
         ),
     ] {
-        let head = "let t = count(\"t\", [\"k\"]); let s = stats(\"s\", [\"k\"], \"v\"); let x = 1; fn f(n) { n }\nat(\"f\").on_enter(|c| {\n";
+        let head = "let t = count(\"t\", [\"k\"]); let s = stats(\"s\", [\"k\"], \"v\"); let w = slowest(\"w\", 3, [\"n\", \"k\"]); let all = slowest(\"all\", 65, [\"n\", \"k\"]); let wide = slowest(\"wide\", 3, [\"n\", \"a\", \"b\", \"c\", \"d\", \"e\"]); let x = 1; fn f(n) { n }\nat(\"f\").on_enter(|c| {\n";
         match load(&format!("{head}{body} }});")) {
             Ok(_) => wrong.push(format!("accepted: {body}")),
             Err(error) => {

@@ -85,8 +85,8 @@ pub struct TableRow {
     pub keys: Vec<u64>,
     /// How often something was added.
     pub count: u64,
-    /// By the kind of the sheet: the sum, the least, the greatest, or how many lie in each power of
-    /// two.
+    /// By the kind of the sheet: the sum, the least, the greatest, how many lie in each power of
+    /// two, or the measure of one of the rows with the greatest.
     pub values: Vec<u64>,
 }
 

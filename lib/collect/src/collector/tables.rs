@@ -11,7 +11,9 @@ use std::io::Write;
 use std::sync::atomic::Ordering;
 
 use sptrace_payload::callers;
-use sptrace_payload::tables::{MOST_VARIABLES, Row, Table, VARIABLES_AT, read};
+use sptrace_payload::tables::{
+    Kind, MOST_VARIABLES, Row, Table, VARIABLES_AT, keep_greatest, read,
+};
 use sptrace_payload::text;
 use sptrace_trace::{KeyColumn, KeyTold, Note, TableRow, TableSums};
 use sptrace_tracee::arena::Arena;
@@ -32,6 +34,8 @@ struct Sums {
     table: Table,
     columns: Vec<KeyColumn>,
     rows: BTreeMap<Vec<u64>, Row>,
+    /// Of a kind whose rows are not added up.
+    single: Vec<Row>,
     /// What words of keys stand for, each once, with one more than its place.
     told: BTreeMap<KeyTold, u64>,
     left_out: u64,
@@ -49,8 +53,25 @@ impl Sums {
         *self.told.entry(told).or_insert(next)
     }
 
-    fn add(&mut self, rows: Vec<Row>, left_out: u64) {
+    /// Of what a set has that which counts: of the greatest measures those of all sets so far.
+    fn chosen(&self, mut rows: Vec<Row>) -> Vec<Row> {
+        if let Kind::Slowest(most) = self.table.kind {
+            let known = self.single.iter().filter_map(|row| row.values.first());
+            let least = known.map(|word| *word as i64).min();
+            let is_full = self.single.len() >= usize::from(most);
+            let is_greater = |row: &Row| row.values.first().map(|word| *word as i64) > least;
+            rows.retain(|row| !is_full || is_greater(row));
+            keep_greatest(&mut rows, most);
+        }
+        rows
+    }
+
+    fn add(&mut self, mut rows: Vec<Row>, left_out: u64) {
         self.left_out = self.left_out.wrapping_add(left_out);
+        if let Kind::Slowest(most) = self.table.kind {
+            self.single.append(&mut rows);
+            keep_greatest(&mut self.single, most);
+        }
         for row in rows {
             match self.rows.get_mut(&row.keys) {
                 Some(known) => known.merge(&row, self.table.kind),
@@ -64,7 +85,8 @@ impl Sums {
     fn told(self) -> TableSums {
         let told = self.told.into_iter().map(|(told, place)| (place, told));
         let told: BTreeMap<u64, KeyTold> = told.collect();
-        let rows = self.rows.into_values().map(|row| TableRow {
+        let rows = self.rows.into_values().chain(self.single);
+        let rows = rows.map(|row| TableRow {
             keys: row.keys,
             count: row.count,
             values: row.values,
@@ -89,6 +111,7 @@ impl<W: Write> Collector<W> {
             table: *table,
             columns: columns.clone(),
             rows: BTreeMap::new(),
+            single: Vec::new(),
             told: BTreeMap::new(),
             left_out: 0,
         });
@@ -137,7 +160,8 @@ impl<W: Write> Collector<W> {
         let mut added = std::mem::take(&mut self.added);
         let mut state = self.streams[i].take();
         for sums in added.0.iter_mut().filter(|sums| is_wanted(sums)) {
-            let (mut rows, left_out) = read(&sums.table, &|at| arena.table_word(i as u32, at));
+            let (rows, left_out) = read(&sums.table, &|at| arena.table_word(i as u32, at));
+            let mut rows = sums.chosen(rows);
             for row in &mut rows {
                 self.name_keys(row, sums, state.as_deref_mut());
             }

@@ -8,14 +8,15 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sptrace_payload::acts::{Acts, CameTo, Sums, interpret, interpret_active};
+use sptrace_payload::acted::{CameTo, Sums, interpret, interpret_active};
+use sptrace_payload::acts::Acts;
 use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
 use sptrace_payload::contract::in_place::*;
 use sptrace_payload::contract::slot;
 use sptrace_payload::interpret::{Call, Memory};
 use sptrace_payload::program::{Expression, Program, Source};
 use sptrace_payload::slot_code::{SlotCode, slot_code};
-use sptrace_payload::tables::{Kind, MOST_VARIABLES, Tables, VARIABLES_AT, read};
+use sptrace_payload::tables::{Kind, MOST_SLOWEST, MOST_VARIABLES, Tables, VARIABLES_AT, read};
 use sptrace_payload::text;
 
 use super::random::{Moment, Random};
@@ -220,6 +221,9 @@ fn tables() -> Tables {
         (Kind::Sum, 3, [8, 0, 2, 0]),
         (Kind::Count, 1, [text::TOLD_WORDS, 0, 0, 0]),
         (Kind::Least, 2, [1, text::TOLD_WORDS, 0, 0]),
+        (Kind::Slowest(1), 1, [0; 4]),
+        (Kind::Slowest(2), 4, [0, 4, text::TOLD_WORDS, 0]),
+        (Kind::Slowest(MOST_SLOWEST), 0, [0; 4]),
     ])
 }
 
@@ -249,8 +253,13 @@ fn sums_of(set: &[u64], tables: &Tables) -> (Sums, u64) {
     for (number, table) in (0..).zip(&tables.all) {
         let (rows, left_out) = read(table, &|at| set[at as usize / 8]);
         all_left_out += left_out;
-        for row in rows {
-            assert!(sums.insert((number, row.keys.clone()), row).is_none());
+        for (place, row) in (0..).zip(rows) {
+            // Where each row is one addition it stands by its place: none becomes free again.
+            let key = match table.kind.has_single_rows() {
+                true => vec![place],
+                false => row.keys.clone(),
+            };
+            assert!(sums.insert((number, key), row).is_none());
         }
     }
     (sums, all_left_out)
@@ -261,6 +270,8 @@ fn sums_of(set: &[u64], tables: &Tables) -> (Sums, u64) {
 pub struct Met {
     /// Rows of tables.
     pub added: usize,
+    /// Tables of the greatest measures that were full.
+    pub full: usize,
     /// Calls that are recorded.
     pub recorded: usize,
     /// Calls that are not.
@@ -349,7 +360,7 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
     let mut sums = Sums::new();
     let mut variables = Variables::default();
-    for _ in 0..6 {
+    for _ in 0..12 {
         let mut counters = [0u64; 3];
         let mut call = random.call(&stack);
         let (frames, around) = frames::at_random(random.0);
@@ -412,7 +423,7 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
         met.recorded += usize::from(given == UNWANTED);
         met.passed += usize::from(given == PASSED);
     }
-    met.added += same_sums(&set, &tables, sums, &acts);
+    same_sums(&set, &tables, sums, &acts, met);
     Some(())
 }
 
@@ -466,7 +477,7 @@ pub fn compare_in_slots(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
         }
         variables = same_variables(&set, &call, &acts);
     }
-    met.added += same_sums(&set, &tables, sums, &acts);
+    same_sums(&set, &tables, sums, &acts, met);
     Some(())
 }
 
@@ -500,7 +511,7 @@ pub fn compare_at_returns(
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
     let mut sums = Sums::new();
     let mut variables = Variables::default();
-    for _ in 0..4 {
+    for _ in 0..12 {
         let mut kept = [random.word(), random.word()];
         if random.below(2) == 0 {
             kept[1] = kept[0];
@@ -550,7 +561,7 @@ pub fn compare_at_returns(
         met.bidden += usize::from(bids != 0);
         variables = same_variables(&set, &call, &acts);
     }
-    met.added += same_sums(&set, &tables, sums, &acts);
+    same_sums(&set, &tables, sums, &acts, met);
     Some(())
 }
 
@@ -569,8 +580,8 @@ fn same_variables(set: &[u64], call: &Call, acts: &Acts) -> Variables {
     call.variables.clone()
 }
 
-/// Both have added the same; gives how many rows.
-fn same_sums(set: &[u64], tables: &Tables, mut sums: Sums, acts: &Acts) -> usize {
+/// Both have added the same.
+fn same_sums(set: &[u64], tables: &Tables, mut sums: Sums, acts: &Acts, met: &mut Met) {
     // A count of nothing is no row.
     sums.retain(|_, row| row.count != 0);
     // A number in the place of a text tells nothing.
@@ -580,5 +591,10 @@ fn same_sums(set: &[u64], tables: &Tables, mut sums: Sums, acts: &Acts) -> usize
     }
     let (got, left_out) = sums_of(set, tables);
     assert_eq!((&got, left_out), (&sums, 0), "{acts:?}");
-    sums.len()
+    met.added += sums.len();
+    for (number, table) in (0..).zip(&tables.all) {
+        let rows = sums.range((number, Vec::new())..(number + 1, Vec::new()));
+        let is_full = table.kind.has_single_rows() && rows.count() == table.rows() as usize;
+        met.full += usize::from(is_full);
+    }
 }

@@ -16,6 +16,8 @@ pub struct Slowest {
     /// By measure; of equal ones the first come first.
     kept: BTreeMap<(Reverse<i64>, u64), Vec<Cell>>,
     added: u64,
+    /// Additions of payloads that had no room.
+    no_room: u64,
 }
 
 impl Slowest {
@@ -26,6 +28,33 @@ impl Slowest {
             columns,
             kept: BTreeMap::new(),
             added: 0,
+            no_room: 0,
+        }
+    }
+
+    /// How many rows it has at most, and how many columns beside the measure.
+    pub fn form(&self) -> (usize, usize) {
+        (self.most, self.columns.len().saturating_sub(1))
+    }
+
+    /// Adds a row that payloads have kept.
+    pub fn absorb(&mut self, measure: i64, cells: impl Iterator<Item = Cell>) {
+        let row: Vec<Cell> = std::iter::once(Cell::Int(measure)).chain(cells).collect();
+        if row.len() == self.columns.len() {
+            self.keep(measure, row);
+        }
+    }
+
+    /// So many additions had no room in the tables of payloads.
+    pub fn leave_out(&mut self, count: u64) {
+        self.no_room = self.no_room.saturating_add(count);
+    }
+
+    fn keep(&mut self, measure: i64, row: Vec<Cell>) {
+        self.added += 1;
+        self.kept.insert((Reverse(measure), self.added), row);
+        if self.kept.len() > self.most {
+            self.kept.pop_last();
         }
     }
 
@@ -34,17 +63,13 @@ impl Slowest {
         let Cell::Int(measure) = Cell::of(measure)? else {
             return Ok(());
         };
-        self.added += 1;
         let least = self.kept.last_key_value().map(|(key, _)| key.0.0);
         if self.kept.len() >= self.most && least.is_some_and(|least| measure <= least) {
             return Ok(());
         }
         let mut row = vec![Cell::Int(measure)];
         row.extend(cells(rest, self.columns.len().saturating_sub(1), "cells")?);
-        self.kept.insert((Reverse(measure), self.added), row);
-        if self.kept.len() > self.most {
-            self.kept.pop_last();
-        }
+        self.keep(measure, row);
         Ok(())
     }
 
@@ -57,7 +82,12 @@ impl Slowest {
             title: String::new(),
             columns: self.columns.clone(),
             rows: self.kept.values().cloned().collect(),
-            remarks: Vec::new(),
+            remarks: match self.no_room {
+                0 => Vec::new(),
+                n => vec![format!(
+                    "{n} additions of signal handlers had no room in the program"
+                )],
+            },
         }
     }
 }

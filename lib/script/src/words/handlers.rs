@@ -217,7 +217,7 @@ fn add_places(all: &mut Vocabulary<'_>) {
 
 /// What a payload is, for the manual.
 const ON_ENTER: &str = "inside of the program, compiled to native code, when one of these functions is called: \
-     SHEET.add(...) to sheets of count, sum, min, max and histogram, with whole numbers, c.caller, c.stack(N) and c.str(N) as keys, and \
+     SHEET.add(...) to sheets of count, sum, min, max, histogram and slowest, with whole numbers, c.caller, c.stack(N) and c.str(N) as keys, and \
      c.record(), without which the call is not recorded. c.caller is the function that makes the call, or the jump, and is shown by \
      its name; ? where it is not known. c.stack(N) is the N innermost callers, 1 to 16, shown as e.callers(N) shows \
      them: calls that go on without a record are in no stack, nor is what lies behind 256 frames of such; a \

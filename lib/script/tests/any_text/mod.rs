@@ -18,7 +18,7 @@ type Forms = (&'static [&'static str], &'static [&'static str]);
 /// What payloads are about, before them.
 const BEFORE: &str = "let t = count(\"t\", [\"k\"]); let n = count(\"n\", []); \
      let m = sum(\"m\", [\"a\", \"b\"], [\"v\"]); let h = histogram(\"h\", [\"k\"], \"v\"); \
-     let s = stats(\"s\", [\"k\"], \"v\"); let x = 7; let yes = true; let text = \"/etc\"; \
+     let w = slowest(\"w\", 3, [\"m\", \"k\"]); let s = stats(\"s\", [\"k\"], \"v\"); let x = 7; let yes = true; let text = \"/etc\"; \
      fn f(n) { n + 1 }\n";
 /// Payloads, with a place for what they do.
 const HEADS: Forms = (
@@ -42,6 +42,7 @@ const STATEMENTS: Forms = (
         "n.add([]);",
         "m.add([#, #], #);",
         "h.add(#, #);",
+        "w.add(#, [#]);",
         "if ? { @ }",
         "if ? { @ } else { @ }",
         "if ? { @ } else if ? { @ } else { @ }",
@@ -61,6 +62,7 @@ const STATEMENTS: Forms = (
         "s.add(#, #);",
         "print(#);",
         "t.add([#]);",
+        "w.add(#);",
         "return;",
         "for i in 0..3 { @ }",
         "@ @",
