@@ -342,6 +342,71 @@ def the_greatest_while_handlers_add(b):
         same(got, [(n, n & 0xffff) for n in (2399999, 2399998, 2399997)])
 
 
+OWN_TIMES = r"""
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+#define F __attribute__((noinline, noclone))
+volatile int sink;
+static jmp_buf out;
+F void waits(int ms) { usleep(ms * 1000); sink++; }
+F void leaf(int ms) { waits(ms); sink++; }
+F void outer(int own) { waits(own); leaf(30); leaf(20); sink++; }
+F int again(int n) { waits(2); int left = n ? again(n - 1) : 0; sink++; return left + 1; }
+F void leaves(int n) { waits(10); if (n) longjmp(out, 1); sink++; }
+F void left(void) { if (!setjmp(out)) leaves(1); waits(5); sink++; }
+static void handler(int n) { leaf(n & 1); }
+F void interrupted(void) {
+    signal(SIGALRM, handler);
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 2000}, {0, 2000}}, 0);
+    for (int i = 0; i < 2000000; i++) sink += i;
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, 0);
+}
+F void all(void) { outer(15); again(7); sink++; for (int i = 0; i < 3000; i++) leaf(0); interrupted(); sink++; }
+static void *thread(void *x) { all(); return x; }
+int main(void) {
+    pthread_t t;
+    pthread_create(&t, 0, thread, 0);
+    all();
+    pthread_join(t, 0);
+    left();
+    printf("done\n");
+    return 0;
+}
+"""
+# `waits` is timed by another payload, so its time is its callers' own.
+OWN = """
+let own = sum("own", ["which"], ["ns"]); let whole = sum("whole", ["which"], ["ns"]); let least = min("least", [], "ns");
+at("outer").on_exit(|c| { own.add(1, c.self_time); whole.add(1, c.elapsed); }); at("leaf").on_exit(|c| { own.add(2, c.self_time); whole.add(2, c.elapsed); });
+at("again").on_exit(|c| { own.add(3, c.self_time); whole.add(3, c.elapsed); }); at("all").on_exit(|c| { own.add(4, c.self_time); whole.add(4, c.elapsed); });
+at("le*").on_exit(|c| least.add(c.self_time)); at("left").on_exit(|c| { own.add(5, c.self_time); whole.add(5, c.elapsed); });
+at("waits").on_exit(|c| whole.add(6, c.elapsed));
+"""
+
+
+@case
+def time_without_that_inside(b):
+    """What a call takes off is what calls inside have taken: in all nothing is counted twice, nothing is missing."""
+    built(b, "own", OWN_TIMES)
+    for options in [], ["-A", "leaf@arg1/i32,retval/i32"]:
+        own, whole, least = recorded(b, "own", OWN, *options)
+        own, whole = ({which: ns for (which,), ns in summed(rows, "which", "ns").items()} for rows in (own, whole))
+        # Of two threads. A handler that comes in the midst of a payload of a return may be counted twice.
+        parts = own["1"] + own["2"] + own["3"] + own["4"]
+        assert abs(parts - whole["4"]) < 2e6, (parts, whole)
+        assert 2 * 50e6 <= own["2"] <= whole["2"], (own, whole)
+        assert 2 * 15e6 <= own["1"] <= whole["1"] - 2 * 50e6, (own, whole)
+        # Each of eight calls in one another waits for 2 ms.
+        assert 2 * 16e6 <= own["3"] < whole["3"] and whole["3"] >= 2 * (8 + 7 + 6 + 5 + 4 + 3 + 2 + 1) * 2e6, (own, whole)
+        # Of what was jumped out of nothing is known: it is its caller's own.
+        assert own["5"] == whole["5"] >= 15e6, (own, whole)
+        assert 0 <= int(least[0]["min_ns"]), least
+
+
 STATES = """let inside = thread_var("inside"); let last = thread_var("last"); let t = count("t", ["inside", "last"]); let s = sum("s", [], ["of"]);
 at("twice").on_enter(|c| { inside.set(1); last.add(2); }); at("twice").on_exit(|c| inside.set(0));
 at("probe").on_enter(|c| { t.add([inside.get(), last.get() >> 7]); if inside.get() == 1 && c.arg1 == 100 { c.record(); } });

@@ -60,6 +60,11 @@ pub fn interpret_active(
         sums,
     };
     run.all(&acts.steps);
+    if let Some(kept) = acts.self_time() {
+        let before_ns = call.kept.get(usize::from(kept)).copied().unwrap_or(0);
+        let inside_ns = before_ns.wrapping_add(call.elapsed_ns);
+        call.inside_ns.set(inside_ns);
+    }
     run.came
 }
 

@@ -125,8 +125,8 @@ pub enum ActsError {
     Table,
     /// Too many words of the call.
     #[error(
-        "more than {MOST_KEPT} arguments are used when the call returns, c.caller and c.stack \
-         counted as one"
+        "more than {MOST_KEPT} arguments are used when the call returns, c.self_time counted as one, \
+         and c.caller with c.stack"
     )]
     Kept,
     /// More texts.
@@ -190,6 +190,28 @@ impl Acts {
     pub fn uses_variables(&self) -> bool {
         let is_asked = (0..MOST_VARIABLES).any(|n| self.uses(Source::Variable(n)));
         is_asked || self.any_step(&|step| matches!(step, Step::Keep(..) | Step::Increase(..)))
+    }
+
+    /// At a return: the number of the word that is kept for [`Source::SelfTime`].
+    pub fn self_time(&self) -> Option<u8> {
+        (0..MOST_KEPT as u8).find(|n| self.uses(Source::SelfTime(*n)))
+    }
+
+    /// True if it has to be known how long a call takes.
+    pub fn is_timed(&self) -> bool {
+        self.uses(Source::Elapsed) || self.self_time().is_some()
+    }
+
+    /// How many locals acts of a return may have: what is found out of time stands in the place of
+    /// the last ones.
+    pub fn most_locals(&self) -> u8 {
+        let taken = u8::from(self.is_timed()) + u8::from(self.self_time().is_some());
+        MOST_LOCALS - taken
+    }
+
+    /// True if the thread's set of tables is needed.
+    pub fn needs_set(&self) -> bool {
+        self.adds() || self.uses_variables() || self.self_time().is_some()
     }
 
     /// True if the slow path alone can run them.
@@ -277,6 +299,7 @@ impl Acts {
             let source = match source {
                 Source::Argument(_) | Source::Stack(_) | Source::StackPointer => source,
                 Source::Caller | Source::Callers(_) => Source::Caller,
+                Source::SelfTime(_) => Source::Inside,
                 _ => return Some(source.into()),
             };
             let known = kept.iter().position(|known| *known == source);
@@ -286,6 +309,7 @@ impl Acts {
             });
             let kept = match wanted {
                 Source::Callers(count) => Source::KeptCallers(count, at as u8),
+                Source::SelfTime(_) => Source::SelfTime(at as u8),
                 _ => Source::Kept(at as u8),
             };
             (at < MOST_KEPT).then_some(kept.into())

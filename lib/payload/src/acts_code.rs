@@ -9,7 +9,7 @@ use iced_x86::code_asm::registers::*;
 use iced_x86::code_asm::*;
 use iced_x86::{Decoder, DecoderOptions, IcedError};
 
-use crate::acts::{Act, Acts, ActsError, DEEPEST, MOST_LOCALS, Step, check};
+use crate::acts::{Act, Acts, ActsError, DEEPEST, Step, check};
 use crate::below::*;
 use crate::compile::CompileError;
 use crate::contract::in_place::*;
@@ -94,11 +94,10 @@ pub fn exit_code(
     if acts.records || acts.asks_for_record() {
         return Err(ActsError::Late.into());
     }
-    let is_timed = acts.uses(Source::Elapsed);
-    if is_timed && acts.locals() >= MOST_LOCALS {
+    if acts.locals() > acts.most_locals() {
         return Err(ActsError::Locals.into());
     }
-    Ok(match writer.returns(acts, is_timed.then_some(tick_ns))? {
+    Ok(match writer.returns(acts, tick_ns)? {
         true => Some(writer.code.a.assemble(0)?),
         false => None,
     })
@@ -190,7 +189,8 @@ impl<'a> Writer<'a> {
         let (mut muted, undecided) = (self.code.a.create_label(), self.code.a.create_label());
         self.code.a.cmp(qword_ptr(self.thread.muted).gs(), 0)?;
         self.code.a.jne(muted)?;
-        if acts.adds() || acts.uses_variables() {
+        let keeps_inside = entry.kept.unwrap_or_default().contains(&Source::Inside);
+        if acts.needs_set() || keeps_inside {
             self.code.a.cmp(qword_ptr(self.thread.tables).gs(), 0)?;
             self.code.a.je(undecided)?;
         }
@@ -221,32 +221,29 @@ impl<'a> Writer<'a> {
         self.end(undecided)
     }
 
-    /// Acts of a return; `tick_ns`: they ask how long the call took.
-    fn returns(&mut self, acts: &Acts, tick_ns: Option<u64>) -> Made {
+    /// Acts of a return.
+    fn returns(&mut self, acts: &Acts, tick_ns: u64) -> Made {
         self.code.exit = Some(ExitWords {
             errno_at: self.thread.errno,
             elapsed_at: ELAPSED_AT,
+            self_at: SELF_AT,
         });
         let (mut muted, undecided) = (self.code.a.create_label(), self.code.a.create_label());
         let a = &mut self.code.a;
         a.cmp(qword_ptr(self.thread.muted).gs(), 0)?;
         a.jne(muted)?;
-        if acts.adds() || acts.uses_variables() {
+        if acts.needs_set() {
             a.cmp(qword_ptr(self.thread.tables).gs(), 0)?;
             a.je(undecided)?;
         }
-        if let Some(tick_ns) = tick_ns {
-            a.rdtsc()?;
-            a.shl(rdx, 32)?;
-            a.or(rax, rdx)?;
-            a.mov(rdx, qword_ptr(self.thread.top_frame).gs())?;
-            a.sub(rax, qword_ptr(rdx + (FRAME_WORD - FRAME_BYTES)))?;
-            a.mov(rcx, tick_ns)?;
-            a.mul(rcx)?;
-            a.shrd(rax, rdx, 32)?;
-            a.mov(qword_ptr(rsp + ELAPSED_AT), rax)?;
+        if acts.is_timed() {
+            self.elapsed(tick_ns)?;
         }
-        a.mov(rdx, qword_ptr(self.thread.top_frame).gs())?;
+        let top_frame = qword_ptr(self.thread.top_frame).gs();
+        self.code.a.mov(rdx, top_frame)?;
+        if let Some(kept) = acts.self_time() {
+            self.self_time(kept)?;
+        }
         self.clear_locals(acts)?;
         if !self.steps(&acts.steps, 0)? {
             return Ok(false);

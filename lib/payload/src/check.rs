@@ -149,7 +149,7 @@ fn source_exists(source: Source) -> Result<(), CheckError> {
         Source::Variable(n) => within("variable", n, MOST_VARIABLES),
         Source::Thread => within("number of the thread", 0, 0),
         Source::Errno => within("errno", 0, 0),
-        Source::Elapsed => within("elapsed time", 0, 0),
+        Source::Elapsed | Source::SelfTime(_) | Source::Inside => within("elapsed time", 0, 0),
         Source::Result | Source::SecondResult | Source::StackPointer => Ok(()),
     }
 }

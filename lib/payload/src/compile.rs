@@ -507,7 +507,9 @@ fn saved_at(source: Source) -> Option<i32> {
         | Source::KeptCallers(..)
         | Source::Variable(_)
         | Source::Errno
-        | Source::Elapsed => return None,
+        | Source::Elapsed
+        | Source::SelfTime(_)
+        | Source::Inside => return None,
     })
 }
 

@@ -14,7 +14,7 @@ use crate::check::check;
 use crate::compile::CompileError;
 use crate::contract::in_place::*;
 use crate::program::{Binary, Expression, Program, Source, Width};
-use crate::tables::VARIABLES_AT;
+use crate::tables::{INSIDE_AT, VARIABLES_AT};
 use crate::text;
 
 /// The code of a program.
@@ -140,6 +140,8 @@ pub(crate) struct ExitWords {
     pub(crate) errno_at: i32,
     /// How long the call took, from the stack pointer on.
     pub(crate) elapsed_at: i32,
+    /// The same without what calls inside of it have taken.
+    pub(crate) self_at: i32,
 }
 
 /// How many words an expression may need at the same time.
@@ -349,6 +351,13 @@ impl Code {
                 }
                 None => return Ok(false),
             },
+            (None, Source::Inside) => match self.tables_at {
+                Some(tables) => {
+                    self.a.mov(rax, qword_ptr(tables).gs())?;
+                    self.a.mov(rax, qword_ptr(rax + INSIDE_AT as i32))?;
+                }
+                None => return Ok(false),
+            },
             (None, Source::Caller) => match self.exit {
                 None => self.a.mov(eax, dword_ptr(rsp + SAVED_CALLER))?,
                 Some(_) => return Ok(false),
@@ -458,6 +467,7 @@ impl ExitWords {
             Source::Result => qword_ptr(rsp + SAVED_RAX),
             Source::SecondResult => qword_ptr(rsp + SAVED_RDX),
             Source::Elapsed => qword_ptr(rsp + self.elapsed_at),
+            Source::SelfTime(_) => qword_ptr(rsp + self.self_at),
             // The innermost frame has the row, the next one the time stamp.
             Source::Kept(n) if usize::from(n) < MOST_KEPT => below(3 - i32::from(n)),
             _ => return None,

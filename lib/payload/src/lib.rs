@@ -45,6 +45,7 @@ pub mod slot_code;
 mod slowest_code;
 pub mod tables;
 pub mod text;
+mod time_code;
 mod told_code;
 
 pub use acts_code::acts_code;

@@ -44,6 +44,12 @@ pub enum Source {
     Errno,
     /// Nanoseconds since the call began; at a return alone.
     Elapsed,
+    /// The same without what calls inside of it have taken that ask for it, too; at a return alone.
+    /// What [`Source::Inside`] was when the call began is kept as the word of this number.
+    SelfTime(u8),
+    /// Nanoseconds that calls of the thread have taken that asked for [`Source::SelfTime`], and are
+    /// over: of nested ones the outermost's. It is kept by a call for its return, and nothing else.
+    Inside,
     /// An argument by the number of its name; replaced by another source before it is compiled.
     Named(u8),
     /// The number that stands for the text at an argument ([`crate::text::word_of`]): the

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! set      one a thread: the tables of all payloads, one behind the other
-//! table    u64 left out; of the first: variables (u64 each); at 64 by kind: bar; filling up to 128
-//!          bytes; rows
+//! table    u64 left out; of the first: variables (u64 each); u64 by kind: bar; of the first: u64
+//!          nanoseconds inside of calls; filling up to 128 bytes; rows
 //! row      u64 state, keys (u64 each), what these stand for (u64 each), u64 count, then by kind:
 //!          sum; least; greatest; buckets
 //! row      of the rows with the greatest measure: u64 measure, keys, what these stand for
@@ -57,6 +57,10 @@ pub const VARIABLES_AT: u32 = 8;
 const _: () = assert!(VARIABLES_AT + 8 * MOST_VARIABLES as u32 <= BAR_AT);
 /// Where a table's bar is.
 pub const BAR_AT: u32 = 64;
+/// In a set: what calls have taken whose time without that inside is asked for
+/// ([`crate::program::Source::Inside`]).
+pub const INSIDE_AT: u32 = 72;
+const _: () = assert!(INSIDE_AT + 8 <= HEAD_BYTES);
 /// Rows with the greatest measure at most.
 pub const MOST_SLOWEST: u8 = 64;
 /// How many more there are: so many may be written at the same time, by handlers in handlers.
@@ -182,7 +186,7 @@ impl Tables {
         tables
     }
 
-    /// With room for variables, if there is no table.
+    /// With room for what does not lie in a table, if there is none.
     pub fn with_variables(self) -> Self {
         Self {
             set_bytes: self.set_bytes.max(HEAD_BYTES),

@@ -41,6 +41,7 @@ fn acts_of_a_return_do_what_they_mean() {
         compare_at_returns(&mut random, &pages, &mut met);
     }
     assert!(met.added > 5_000 && met.bidden > 200);
+    assert!(met.timed > 5_000, "{}", met.timed);
     assert!(met.full > 100, "{}", met.full);
 }
 

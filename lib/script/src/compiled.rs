@@ -170,7 +170,7 @@ fn can_be_kept(moment: Moment, acts: &Acts) -> Result<(), ActsError> {
     };
     let _ = acts.resolve(&number);
     acts.keep()?;
-    match acts.uses(Source::Elapsed) && acts.locals() >= MOST_LOCALS {
+    match acts.locals() > acts.most_locals() {
         true => Err(ActsError::Locals),
         false => Ok(()),
     }
@@ -589,11 +589,11 @@ impl Reader<'_, '_> {
             "nth" => return self.variable(active::NTH, at),
             "depth" => return self.depth(at),
             "caller" => return Ok((Source::Caller.into(), Type::Caller)),
-            "elapsed" | "result" | "errno" => return self.of_return(name, at),
+            "elapsed" | "result" | "errno" | "self_time" => return self.of_return(name, at),
             "stack" => {
                 return self.refuse(at, "how many callers is wanted here", "write c.stack(8)");
             }
-            "self_time" | "name" | "module" | "thread" => {
+            "name" | "module" | "thread" => {
                 let reason = format!("c.{name} is not compiled yet");
                 return self.refuse(at, &reason, "write later(|e| ...), where e has it");
             }
@@ -634,8 +634,13 @@ impl Reader<'_, '_> {
             let reason = format!("c.{name} is not known when a call begins");
             return self.refuse(at, &reason, "write on_exit(|c| ...), where c has it");
         }
+        if name == "self_time" && self.is_of_kernel {
+            let reason = "nothing that payloads time is inside of a system call";
+            return self.refuse(at, reason, "write c.elapsed");
+        }
         let source = match name {
             "elapsed" => Source::Elapsed,
+            "self_time" => Source::SelfTime(0),
             "errno" => Source::Errno,
             _ => Source::Named(RESULT),
         };

@@ -192,11 +192,7 @@ fn price(moment: Moment, acts: &Acts, is_in_slot: bool) -> f64 {
             false => CALL_NS + stacks,
         };
     }
-    let clock = if acts.uses(Source::Elapsed) {
-        CLOCK_NS
-    } else {
-        0.0
-    };
+    let clock = if acts.is_timed() { CLOCK_NS } else { 0.0 };
     let errno = if acts.uses(Source::Errno) {
         SLOW_NS
     } else {

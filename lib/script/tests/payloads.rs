@@ -175,7 +175,13 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
         ("t.add(c.str())", 9, "one argument", "c.str(1)"),
         ("t.add(c.str(7))", 9, "an argument in a register", "c.NAME"),
         ("t.add(c.stack(0))", 9, "1 to 16 callers", "c.stack(8)"),
-        ("t.add(c.self_time)", 9, "not compiled yet", "later("),
+        (
+            "t.add(c.self_time)",
+            9,
+            "not known when a call begins",
+            "on_exit",
+        ),
+        ("t.add(c.name)", 9, "not compiled yet", "later("),
         ("t.add(c.arg1 / 3)", 14, "/ is not compiled", ">>"),
         (
             "t.add(c.arg1 + (c.arg2 == 1))",

@@ -192,6 +192,10 @@ pub fn kept_for_exit(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: 
     [values.kept_first, values.kept_second].map(|source| match source {
         NO_SOURCE => 0,
         SOURCE_CALLER => resolved(hot, f.id, rsp).map_or(f.id, FrameAt::id) & 0xffff_ffff,
+        SOURCE_INSIDE => match hot.tables.get() {
+            0 => 0,
+            tables => sys::read_word(tables + INSIDE_AT).unwrap_or(0),
+        },
         source => word(f, vectors, source, rsp),
     })
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use sptrace_payload::callers;
 use sptrace_payload::tables::{
-    Kind, MOST_VARIABLES, Row, Table, VARIABLES_AT, keep_greatest, read,
+    INSIDE_AT, Kind, MOST_VARIABLES, Row, Table, VARIABLES_AT, keep_greatest, read,
 };
 use sptrace_payload::text;
 use sptrace_trace::{KeyColumn, KeyTold, Note, TableRow, TableSums};
@@ -122,6 +122,7 @@ impl<W: Write> Collector<W> {
     pub(super) fn take_tables(&mut self, arena: &Arena, i: usize) {
         // The next thread of the stream begins with variables that are zero.
         arena.clear_table_words(i as u32, VARIABLES_AT, 8 * u32::from(MOST_VARIABLES));
+        arena.clear_table_words(i as u32, INSIDE_AT, 8);
         if !self.added.0.iter().any(Sums::names_places) {
             return;
         }

@@ -16,10 +16,12 @@ use sptrace_payload::contract::slot;
 use sptrace_payload::interpret::{Call, Memory};
 use sptrace_payload::program::{Expression, Program, Source};
 use sptrace_payload::slot_code::{SlotCode, slot_code};
-use sptrace_payload::tables::{Kind, MOST_SLOWEST, MOST_VARIABLES, Tables, VARIABLES_AT, read};
+use sptrace_payload::tables::{
+    INSIDE_AT, Kind, MOST_SLOWEST, MOST_VARIABLES, Tables, VARIABLES_AT, read,
+};
 use sptrace_payload::text;
 
-use super::random::{Moment, Random};
+use super::random::{Moment, Random, SELF_WORD};
 use super::{Choices, CodePages, frames};
 
 /// Where the words of the block are.
@@ -270,6 +272,8 @@ fn sums_of(set: &[u64], tables: &Tables) -> (Sums, u64) {
 pub struct Met {
     /// Rows of tables.
     pub added: usize,
+    /// Returns whose own time was asked for.
+    pub timed: usize,
     /// Tables of the greatest measures that were full.
     pub full: usize,
     /// Calls that are recorded.
@@ -366,6 +370,8 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
         let (frames, around) = frames::at_random(random.0);
         call.around = around;
         call.variables = variables.clone();
+        call.inside_ns.set(random.word());
+        set[INSIDE_AT as usize / 8] = call.inside_ns.get();
         let is_muted = random.below(16) == 0;
         let mut compared = Compared {
             acts: &acts,
@@ -506,7 +512,10 @@ pub fn compare_at_returns(
         steps: random.steps(&tables, 0),
         records: false,
     };
-    let made = exit_code(&acts, &tables, THREAD, 1 << 32);
+    // So many ticks are a nanosecond that the code ends within the one in which it has begun.
+    let made = exit_code(&acts, &tables, THREAD, 1);
+    let self_time = acts.self_time();
+    assert!(self_time.is_none_or(|word| word == SELF_WORD));
     let code = made.unwrap_or_else(|error| panic!("{error}: {acts:?}"))?;
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
     let mut sums = Sums::new();
@@ -528,7 +537,15 @@ pub fn compare_at_returns(
             }
             _ => {}
         }
-        frames.extend(frames::held(0x200, kept, 0));
+        let (elapsed_ns, begun_at) = (random.below(1 << 20), now());
+        const NANOSECOND: u64 = 1 << 32;
+        let stamp = begun_at.wrapping_sub(elapsed_ns * NANOSECOND);
+        frames.extend(frames::held(0x200, kept, stamp));
+        let inside_ns = match random.below(4) {
+            0 => random.word(),
+            _ => kept[usize::from(SELF_WORD)].wrapping_add(random.below(1 << 21)),
+        };
+        set[INSIDE_AT as usize / 8] = inside_ns;
         let top = frames[frames.len() - 3..].as_ptr() as u64;
         let mut counters = [0u64; 3];
         // The code writes there: what is borrowed may change.
@@ -547,7 +564,14 @@ pub fn compare_at_returns(
         call.variables = variables.clone();
         call.kept[..2].copy_from_slice(&kept);
         call.around = around;
+        call.elapsed_ns = elapsed_ns;
+        call.inside_ns.set(inside_ns);
         let given = run(pages, &code, &call);
+        if acts.is_timed() && now().wrapping_sub(begun_at) >= NANOSECOND {
+            // Nobody knows which one it was in.
+            return None;
+        }
+        met.timed += usize::from(self_time.is_some());
         // At a return rdx is the second word of the result.
         let bids = match is_muted {
             true => 0,
@@ -559,10 +583,18 @@ pub fn compare_at_returns(
         let at = if bids == 0 { 0 } else { top };
         assert_eq!((given, said), (wanted, [bids.into(), at]), "{acts:?}");
         met.bidden += usize::from(bids != 0);
+        let inside_ns = set[INSIDE_AT as usize / 8];
+        assert_eq!(inside_ns, call.inside_ns.get(), "{acts:?}");
         variables = same_variables(&set, &call, &acts);
     }
     same_sums(&set, &tables, sums, &acts, met);
     Some(())
+}
+
+/// The clock.
+fn now() -> u64 {
+    // SAFETY: nothing forbids it here.
+    unsafe { std::arch::x86_64::_rdtsc() }
 }
 
 /// Variables of a thread.

@@ -12,6 +12,9 @@ use sptrace_payload::text;
 use super::acts::{Stack, TID};
 use super::{Choices, operation, width};
 
+/// The word that is kept for a call's own time, if that is asked for.
+pub const SELF_WORD: u8 = 1;
+
 /// When acts run that are made.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Moment {
@@ -28,6 +31,14 @@ impl Random<'_> {
         self.0.below(end)
     }
 
+    /// At a return times may stand in the place of the last two.
+    fn locals(&self) -> u64 {
+        match self.1 {
+            Moment::Return => u64::from(MOST_LOCALS) - 2,
+            Moment::Call | Moment::Slot => MOST_LOCALS.into(),
+        }
+    }
+
     pub fn word(&mut self) -> u64 {
         match self.below(4) {
             0 => self.0.next(),
@@ -38,7 +49,9 @@ impl Random<'_> {
 
     pub fn source(&mut self) -> Source {
         if self.1 == Moment::Return {
-            return match self.below(6) {
+            return match self.below(8) {
+                7 => Source::SelfTime(SELF_WORD),
+                6 => Source::Elapsed,
                 5 => self.variable(),
                 0 => Source::Kept(self.below(2) as u8),
                 1 => Source::SecondResult,
@@ -90,7 +103,7 @@ impl Random<'_> {
         let inner = |r: &mut Self| Box::new(r.expression(depth + 1));
         match self.below(if depth > 3 { 4 } else { 8 }) {
             0 => self.word().into(),
-            1 => Expression::Local(self.below(u64::from(MOST_LOCALS)) as u8),
+            1 => Expression::Local(self.below(self.locals()) as u8),
             2 | 3 => self.source().into(),
             4 => Expression::Narrow(inner(self), width(self.0)),
             5 => Expression::Both(inner(self), inner(self)),
@@ -107,7 +120,7 @@ impl Random<'_> {
 
     pub fn step(&mut self, tables: &Tables, depth: u32) -> Step {
         match self.below(if depth < 3 { 6 } else { 4 }) {
-            0 => Step::Set(self.below(u64::from(MOST_LOCALS)) as u8, self.expression(0)),
+            0 => Step::Set(self.below(self.locals()) as u8, self.expression(0)),
             1 if self.1 == Moment::Call && self.below(3) == 0 => Step::Record,
             1 if self.1 == Moment::Call && self.below(3) == 0 => {
                 let act = Act::ALL[self.below(4) as usize];
@@ -115,7 +128,7 @@ impl Random<'_> {
             }
             1 if self.1 != Moment::Slot && self.below(4) == 0 => Step::Bid(self.below(32) as u8),
             1 if self.below(3) == 0 => {
-                let local = self.below(u64::from(MOST_LOCALS)) as u8;
+                let local = self.below(self.locals()) as u8;
                 Step::Next(local, self.below(3) as u8)
             }
             2 if self.below(3) == 0 => {
@@ -194,7 +207,8 @@ impl Random<'_> {
     pub fn kept(&mut self) -> Option<Vec<Source>> {
         (self.below(4) == 0).then(|| {
             let words = self.below(MOST_KEPT as u64 + 1);
-            let mut one = || match self.below(3) {
+            let mut one = || match self.below(4) {
+                3 => Source::Inside,
                 0 => Source::Stack(self.below(8) as u8),
                 _ => Source::Argument(self.below(6) as u8),
             };

@@ -259,7 +259,9 @@ fn add_payloads(all: &mut Vocabulary<'_>) {
         "place.on_exit(|c| ...)",
         "the same when one of these functions returns, with what is known then: c.result, as wide \
          as the function's prototype says or as a whole register, c.elapsed in nanoseconds (compare \
-         it with 5.us), c.errno, which means something where the result says that the call has \
+         it with 5.us), c.self_time, which is c.elapsed less the time of those calls inside at whose return \
+         a payload asks for c.self_time, too (with at(\"*\") all that are seen; it takes one of the two \
+         arguments and one of the variables), c.errno, which means something where the result says that the call has \
          failed, and of the call's arguments two, as they were when it began. c.record() is refused: \
          the beginning of the call has passed. A call that an exception or longjmp leaves does not \
          return, and one that a fork takes to a child is none of the child's. Of recorded system calls, \

@@ -101,6 +101,7 @@ const VALUES: Forms = (
         "c.result",
         "c.errno",
         "c.elapsed",
+        "c.self_time",
         "c.depth",
         "c.caller",
         "a",

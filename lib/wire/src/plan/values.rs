@@ -55,6 +55,10 @@ pub const TOLD_BYTES: usize = 256;
 pub const TEXT_BYTES: usize = 4096;
 /// A source: the lower half of the id of the place that makes the call; of what is kept alone.
 pub const SOURCE_CALLER: u8 = 0xfe;
+/// A source: the word of the thread's set of tables at [`INSIDE_AT`]; of what is kept alone.
+pub const SOURCE_INSIDE: u8 = 0xfd;
+/// In a set of tables: what calls have taken whose own time is asked for.
+pub const INSIDE_AT: u64 = 72;
 /// In place of a source: there is none.
 pub const NO_SOURCE: u8 = 0xff;
 
