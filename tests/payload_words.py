@@ -407,6 +407,47 @@ def time_without_that_inside(b):
         assert 0 <= int(least[0]["min_ns"]), least
 
 
+LINES = """
+let rows = table("rows", ["tid", "n", "caller", "name"]); let few = table("few", ["n"]);
+at("measured").on_enter(|c| { if c.arg1 < 100000 { rows.add([c.tid, c.arg1, c.caller, c.str(2)]); } });
+at("many").on_enter(|c| { few.add(7); few.add([8]); c.print("many are called by {}", c.caller); });
+at("slow").on_exit(|c| { c.print("slow({}) took {} ns in {}", c.arg1, c.elapsed, c.stack(2)); });
+at("thread").on_enter(|c| c.print("a thread")); at("measured").on_enter(|c| if c.arg1 < 0 { c.print("{}, {}", c.arg1, c.str(2)) });
+"""
+
+
+@case
+def rows_and_lines_in_the_order_of_time(b):
+    """Of all threads, each with as much room; what has none is counted, and nothing is in the program's output."""
+    built(b, "greatest", SLOWEST)
+    rows, few = recorded(b, "greatest", LINES)
+    # A thousand of each thread's two thousand.
+    starts = {int(row["n"]) // 10000 for row in rows}
+    same((len(rows), starts), (5000, {1, 2, 3, 4, 5}))
+    of = {}
+    for row in rows: of.setdefault(row["tid"], []).append((int(row["n"]), row["caller"], row["name"]))
+    same(sorted(len(one) for one in of.values()), [1000] * 5)
+    for one in of.values():
+        start = one[0][0]
+        same(one, [(start + i * 7 % 2000, "few", ("even", "odd")[i % 2]) for i in range(1000)])
+    same([row["n"] for row in few], ["7", "8"])
+    _, text, err = b.sptrace_says("report", "script", "-i", "t.data", "greatest.rhai")
+    assert err == "" and "(5001 rows had no room in the program, where there are 1000 of a thread)" in text, text
+    lines = [line.split(None, 3) for line in text.splitlines()]
+    lines = [(line[2], line[3]) for line in lines if len(line) == 4 and line[1] in ("s", "ms", "us", "ns") and line[2].isdigit()]
+    said = [line for _, line in lines]
+    same(sorted(said[:4]), ["a thread"] * 4)
+    same(len({tid for tid, _ in lines[:4]}), 4)
+    same(said[4:6], ["many are called by main", "-3, negative"])
+    same([line.split(" took ")[0] for line in said[6:]], [f"slow({n})" for n in (1, 1, 1, 80, 1, 40, 1, 1)])
+    assert all(line.endswith(" ns in main") or line.endswith(" > main") for line in said[6:]), said
+    # The recording's end has shown the same.
+    status, out, err = b.run(["-S", "greatest.rhai"], [b.path("greatest")])
+    same((status, out), (0, "done\n"))
+    assert "many are called by main" in err and err.index("a thread") < err.index("-3, negative"), err
+    assert "lines had no room" not in err, err
+
+
 STATES = """let inside = thread_var("inside"); let last = thread_var("last"); let t = count("t", ["inside", "last"]); let s = sum("s", [], ["of"]);
 at("twice").on_enter(|c| { inside.set(1); last.add(2); }); at("twice").on_exit(|c| inside.set(0));
 at("probe").on_enter(|c| { t.add([inside.get(), last.get() >> 7]); if inside.get() == 1 && c.arg1 == 100 { c.record(); } });

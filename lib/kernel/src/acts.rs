@@ -496,7 +496,7 @@ pub fn kept(kind: Kind, values: &[(u64, u64)]) -> (u64, Vec<u64>) {
             vec![products.fold(0, u64::wrapping_add)]
         }
         // Such a table is refused.
-        Kind::Slowest(_) => Vec::new(),
+        Kind::Slowest(_) | Kind::Rows => Vec::new(),
         Kind::Least => vec![signed.min().unwrap_or(0) as u64],
         Kind::Greatest => vec![signed.max().unwrap_or(0) as u64],
         Kind::Histogram => {

@@ -151,7 +151,7 @@ impl Run<'_> {
             told,
             count: if kind == Kind::Count { value } else { 1 },
             values: match kind {
-                Kind::Count => Vec::new(),
+                Kind::Count | Kind::Rows => Vec::new(),
                 Kind::Sum | Kind::Least | Kind::Greatest | Kind::Slowest(_) => vec![value],
                 Kind::Histogram => {
                     let mut buckets = vec![0; BUCKETS];
@@ -165,6 +165,9 @@ impl Run<'_> {
         if let Kind::Slowest(rows) = kind {
             return self.add_greatest(table, rows, one);
         }
+        if kind == Kind::Rows {
+            return self.append(table, one);
+        }
         match self.sums.entry((table, keys)) {
             std::collections::btree_map::Entry::Vacant(place) => {
                 place.insert(one);
@@ -177,6 +180,17 @@ impl Run<'_> {
 }
 
 impl Run<'_> {
+    /// Such rows stand by their places, too, as long as there is room.
+    fn append(&mut self, table: u8, row: Row) {
+        let known = self
+            .sums
+            .range((table, Vec::new())..=(table, vec![u64::MAX]));
+        let next = known.count() as u64;
+        if next < u64::from(tables::MOST_ROWS) {
+            self.sums.insert((table, vec![next]), row);
+        }
+    }
+
     /// Such rows stand by their places: the first one with the least measure gives way.
     fn add_greatest(&mut self, table: u8, rows: u8, row: Row) {
         let word_of = |row: &Row| row.values.first().map_or(0, |n| tables::measure_word(*n));

@@ -447,8 +447,10 @@ impl<'a> Writer<'a> {
         let Some(table) = self.tables.all.get(usize::from(table)).copied() else {
             return Ok(false);
         };
-        if matches!(table.kind, Kind::Slowest(_)) {
-            return self.add_greatest(table, keys, value);
+        match table.kind {
+            Kind::Slowest(_) => return self.add_greatest(table, keys, value),
+            Kind::Rows => return self.append(table, keys),
+            _ => {}
         }
         let is_one = table.kind == Kind::Count && *value == Expression::Constant(1);
         if !self.keys(keys)? {
@@ -607,7 +609,7 @@ impl<'a> Writer<'a> {
                 self.has_changed()?;
             }
             // It has rows of its own.
-            Kind::Slowest(_) => return Ok(()),
+            Kind::Slowest(_) | Kind::Rows => return Ok(()),
         }
         self.code.a.inc(qword_ptr(rcx + count))
     }

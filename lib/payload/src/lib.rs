@@ -19,6 +19,7 @@
 //! | [`callers`] | stacks as words, and as lists of places |
 //! | [`text`] | texts as words that can be compared |
 //! | [`mod@acts_code`] | native code that adds to them |
+//! | `rows_code` | the same of rows in the order of their coming |
 //! | `slowest_code` | the same of rows with the greatest measure |
 //! | [`mod@slot_code`] | the same for the slots of calls that have no frame |
 //! | [`captured`] | reading what a program has kept |
@@ -41,6 +42,7 @@ pub mod contract;
 pub mod in_place;
 pub mod interpret;
 pub mod program;
+mod rows_code;
 pub mod slot_code;
 mod slowest_code;
 pub mod tables;

@@ -3,11 +3,13 @@
 //!
 //! ```text
 //! set      one a thread: the tables of all payloads, one behind the other
-//! table    u64 left out; of the first: variables (u64 each); u64 by kind: bar; of the first: u64
-//!          nanoseconds inside of calls; filling up to 128 bytes; rows
+//! table    u64 left out; of the first: variables (u64 each); u64 by kind: bar, next row; of the
+//!          first: u64 nanoseconds inside of calls; filling up to 128 bytes; rows
 //! row      u64 state, keys (u64 each), what these stand for (u64 each), u64 count, then by kind:
 //!          sum; least; greatest; buckets
 //! row      of the rows with the greatest measure: u64 measure, keys, what these stand for
+//! row      of rows in the order of their coming: u64 state, keys, what these stand for, u64 time
+//!          stamp
 //! ```
 //!
 //! Of the rows with the greatest measure there are some more than are asked for, so that none of
@@ -35,12 +37,14 @@ pub enum Kind {
     Histogram,
     /// So many rows with the greatest measure, with sign; keys are what else stands in a row.
     Slowest(u8),
+    /// The first rows in the order of their coming, each with a time stamp; nothing else is added.
+    Rows,
 }
 
 impl Kind {
     /// True if rows are not added up: each stands for one addition.
     pub const fn has_single_rows(self) -> bool {
-        matches!(self, Self::Slowest(_))
+        matches!(self, Self::Slowest(_) | Self::Rows)
     }
 }
 
@@ -55,7 +59,7 @@ pub const MOST_VARIABLES: u8 = 7;
 /// Where they are in a set: in the filling of the first table.
 pub const VARIABLES_AT: u32 = 8;
 const _: () = assert!(VARIABLES_AT + 8 * MOST_VARIABLES as u32 <= BAR_AT);
-/// Where a table's bar is.
+/// Where a table's bar is, or the number of its next row.
 pub const BAR_AT: u32 = 64;
 /// In a set: what calls have taken whose time without that inside is asked for
 /// ([`crate::program::Source::Inside`]).
@@ -65,6 +69,8 @@ const _: () = assert!(INSIDE_AT + 8 <= HEAD_BYTES);
 pub const MOST_SLOWEST: u8 = 64;
 /// How many more there are: so many may be written at the same time, by handlers in handlers.
 pub const SPARE_ROWS: u8 = 4;
+/// Rows of a table that keeps them in the order of their coming.
+pub const MOST_ROWS: u32 = 1_000;
 /// In the place of a row's measure: it is being written.
 pub const WRITING: u64 = u64::MAX;
 /// How many rows are looked at for a key.
@@ -108,6 +114,7 @@ impl Table {
     pub const fn most_rows(&self) -> u32 {
         match self.kind {
             Kind::Slowest(rows) => rows as u32,
+            Kind::Rows => MOST_ROWS,
             _ => 1 << self.row_bits(),
         }
     }
@@ -116,6 +123,7 @@ impl Table {
     pub const fn rows(&self) -> u32 {
         match (self.keys, self.kind) {
             (_, Kind::Slowest(rows)) => rows as u32 + SPARE_ROWS as u32,
+            (_, Kind::Rows) => MOST_ROWS,
             (0, _) => 1,
             _ => (1 << self.row_bits()) + PROBES - 1,
         }
@@ -143,8 +151,17 @@ impl Table {
             Kind::Sum | Kind::Least | Kind::Greatest => 2,
             Kind::Histogram => 1 + BUCKETS as u32,
             Kind::Slowest(_) => 0,
+            Kind::Rows => 1,
         };
         self.count_at() + 8 * values
+    }
+
+    /// Its bytes up to where rows have been taken, given its bar or the number of its next row.
+    pub const fn used_bytes(&self, next: u64) -> u32 {
+        match self.kind {
+            Kind::Rows if next < MOST_ROWS as u64 => HEAD_BYTES + next as u32 * self.row_bytes(),
+            _ => self.bytes(),
+        }
     }
 
     /// All of its bytes.
@@ -267,11 +284,36 @@ fn read_slowest(table: &Table, word: &dyn Fn(u32) -> u64) -> (Vec<Row>, u64) {
     (rows, left_out)
 }
 
+/// The same of rows in the order of their coming, with the time stamp of each as its value.
+fn read_rows(table: &Table, word: &dyn Fn(u32) -> u64) -> (Vec<Row>, u64) {
+    let next = word(table.at + BAR_AT);
+    let used = next.min(table.rows().into()) as u32;
+    let (mut left_out, mut rows) = (next - u64::from(used), Vec::new());
+    for i in 0..used {
+        let at = table.at + HEAD_BYTES + i * table.row_bytes();
+        if word(at) != TAKEN {
+            left_out = left_out.saturating_add(1);
+            continue;
+        }
+        let keys = (0..u32::from(table.keys)).map(|k| word(at + 8 + 8 * k));
+        let told = (table.told_at(0)..table.count_at()).step_by(8);
+        rows.push(Row {
+            keys: keys.collect(),
+            told: told.map(|t| word(at + t)).collect(),
+            count: 1,
+            values: vec![word(at + table.count_at())],
+        });
+    }
+    (rows, left_out)
+}
+
 /// What stands in a table of a set: `word` reads a word of it by its offset. Gives how often
 /// something was left out, too. Of rows with the greatest measure it gives more than are asked for.
 pub fn read(table: &Table, word: &dyn Fn(u32) -> u64) -> (Vec<Row>, u64) {
-    if matches!(table.kind, Kind::Slowest(_)) {
-        return read_slowest(table, word);
+    match table.kind {
+        Kind::Slowest(_) => return read_slowest(table, word),
+        Kind::Rows => return read_rows(table, word),
+        _ => {}
     }
     let left_out = word(table.at);
     let mut rows = Vec::new();

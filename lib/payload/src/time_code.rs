@@ -2,9 +2,10 @@
 //!
 //! Part of the writer of [`crate::acts_code`], for acts of a return. A word of the thread's set
 //! adds up what calls have taken that ask for their own time; a call's entry has kept what it was
-//! then. So what has come to it since is what calls inside have taken. At the return it becomes what
-//! it was, and this call's time more: of nested calls the outermost counts. A call whose exit is not
-//! seen leaves there what was inside of it, and its own time is its caller's. Must not know clocks.
+//! then. So what has come to it since is what calls inside have taken. At the return it becomes
+//! what it was, and this call's time more: of nested calls the outermost counts. A call whose exit
+//! is not seen leaves there what was inside of it, and its own time is its caller's. Must not know
+//! clocks.
 
 use iced_x86::IcedError;
 use iced_x86::code_asm::registers::*;

@@ -19,7 +19,7 @@ use sptrace_payload::contract::slot;
 use sptrace_payload::interpret::Call;
 use sptrace_payload::program::{Binary, Expression, Source};
 use sptrace_payload::slot_code::slot_code;
-use sptrace_payload::tables::{Kind, SPARE_ROWS, Tables, WRITING, keep_greatest, read};
+use sptrace_payload::tables::{Kind, MOST_ROWS, SPARE_ROWS, Tables, WRITING, keep_greatest, read};
 
 #[test]
 fn compiled_acts_do_what_they_mean() {
@@ -362,4 +362,47 @@ fn what_a_handler_adds_while_a_row_is_written_is_among_the_greatest() {
             false => assert_eq!((kept, left_out), (vec![20, 19], writing_for_ever + 3)),
         }
     }
+}
+
+#[test]
+fn rows_are_appended_in_the_order_of_their_coming_while_there_is_room() {
+    let acts = Acts {
+        steps: vec![Step::Add {
+            table: 0,
+            keys: vec![Expression::argument(1), Expression::argument(0)],
+            value: 0.into(),
+        }],
+        records: false,
+    };
+    let tables = Tables::of([(Kind::Rows, 2)]);
+    let table = tables.all[0];
+    let code = acts_code(&acts, &tables, THREAD, Entry::default());
+    let (code, pages) = (code.unwrap().unwrap(), CodePages::new());
+    let mut set = vec![0u64; tables.set_bytes as usize / 8];
+    let block = [set.as_mut_ptr() as u64, 0, 77];
+    point_gs_at(&block);
+    let most = u64::from(MOST_ROWS);
+    for n in 0..most + 5 {
+        let call = Call {
+            arguments: [n, n ^ 7, 0, 0, 0, 0],
+            ..Call::default()
+        };
+        assert_eq!(run(&pages, &code, &call), PASSED);
+        if n == 2 {
+            let used = table.used_bytes(3) as usize / 8;
+            assert!(set[used..].iter().all(|word| *word == 0) && set[used - 1] != 0);
+        }
+    }
+    // One that a handler has jumped out of.
+    let row_words = table.row_bytes() as usize / 8;
+    let first = sptrace_payload::tables::HEAD_BYTES as usize / 8;
+    set[first + 3 * row_words] = 0;
+    let (rows, left_out) = read(&table, &|at| set[at as usize / 8]);
+    assert_eq!((rows.len() as u64, left_out), (most - 1, 6));
+    let wanted: Vec<Vec<u64>> = (0..most)
+        .filter(|n| *n != 3)
+        .map(|n| vec![n ^ 7, n])
+        .collect();
+    assert!(rows.iter().map(|row| &row.keys).eq(&wanted));
+    assert!(rows.is_sorted_by_key(|row| row.values[0]));
 }

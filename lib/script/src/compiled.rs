@@ -21,6 +21,7 @@ use crate::sheets::Printable;
 mod active;
 mod bids;
 mod keys;
+mod lines;
 mod operators;
 mod sheets;
 mod variables;
@@ -350,6 +351,10 @@ impl Reader<'_, '_> {
                         steps.push(Step::Record);
                         return Ok(());
                     }
+                    if name.1 == self.call && method.name == "print" {
+                        steps.push(self.print(method, parts.rhs.position())?);
+                        return Ok(());
+                    }
                     if name.1 == self.call && bids::is_bid(&method.name) {
                         return self.bid(method, parts.rhs.position(), steps);
                     }
@@ -377,7 +382,7 @@ impl Reader<'_, '_> {
         self.refuse(
             at,
             "this does nothing that a payload can do",
-            &format!("a payload does SHEET.add(...) and c.record(), {RUN_LATER}"),
+            &format!("a payload does SHEET.add(...), c.print(...) and c.record(), {RUN_LATER}"),
         )
     }
 

@@ -71,12 +71,19 @@ fn table_line(title: &str, table: &Table) -> String {
         Kind::Greatest => "greatest values",
         Kind::Histogram => "histograms",
         Kind::Slowest(_) => "the greatest",
+        Kind::Rows => "the first",
     };
     let (rows, bytes) = (table.most_rows(), table.bytes().div_ceil(1024));
-    if let Kind::Slowest(_) = table.kind {
-        return format!(
-            "table '{title}': the {rows} rows with {what} measure, {bytes} KiB a thread"
-        );
+    match table.kind {
+        Kind::Slowest(_) => {
+            return format!(
+                "table '{title}': the {rows} rows with {what} measure, {bytes} KiB a thread"
+            );
+        }
+        Kind::Rows => {
+            return format!("table '{title}': {what} {rows} rows, {bytes} KiB a thread");
+        }
+        _ => {}
     }
     match table.keys {
         0 => format!("table '{title}': {what}, {bytes} KiB a thread"),

@@ -126,6 +126,25 @@ fn the_greatest_are_kept_with_what_stands_beside_them() {
 }
 
 #[test]
+fn rows_and_lines_are_tables_of_single_calls() {
+    let source = r#"
+        let rows = table("rows", ["a", "b"]);
+        at("f").on_enter(|c| { rows.add([c.arg2, 7]); if c.arg1 > 4 { c.print("{}: {}.", c.arg1, c.caller); } });
+    "#;
+    let script = load(source).unwrap();
+    let kinds: Vec<_> = script
+        .policy
+        .tables
+        .iter()
+        .map(|table| (table.kind, table.keys))
+        .collect();
+    assert_eq!(kinds, [(Kind::Rows, 2), (Kind::Rows, 2)]);
+    let (rows, recorded) = run(source, &calls(&[(5, 1), (4, 2), (6, 2)]));
+    let of = |number: u8| rows.iter().filter(move |row| row.0 == number).count();
+    assert_eq!((of(0), of(1), recorded), (3, 2, 0));
+}
+
+#[test]
 fn names_of_arguments_are_kept_for_the_functions_prototype() {
     let script =
         load("let t = count(\"t\", [\"size\"]); at(\"libc*!mem*\").on_enter(|c| t.add(c.n));");
@@ -194,10 +213,27 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
         ("t.add(1, 2, 3)", 2, "something else", "SHEET.add"),
         ("t.add([1, 2])", 2, "2 keys for 1", "list"),
         ("t.show()", 2, "cannot show()", "outside"),
-        ("s.add(1, 2)", 2, "sheets of count", "later("),
+        ("s.add(1, 2)", 2, "no statistics", "later("),
         ("w.add(1)", 2, "something else", "add(measure, ["),
         ("w.add(1, [2, 3])", 2, "2 cells for 1", "list"),
         ("w.add(c.caller, [2])", 8, "c.caller is a key", "e.caller"),
+        ("rows.add([1])", 5, "1 cells for 2", "list"),
+        ("rows.add(1, 2)", 5, "something else", "SHEET.add([cell"),
+        ("c.print()", 3, "what is to be printed", "c.print("),
+        (
+            "c.print(c.arg1)",
+            10,
+            "known before the program runs",
+            "c.print(",
+        ),
+        ("c.print(\"{} of\", 1, 2)", 3, "2 values for 1 places", "{}"),
+        (
+            "c.print(\"{}{}{}{}{}\", 1, 2, 3, 4, 5)",
+            3,
+            "more than 4 values",
+            "two lines",
+        ),
+        ("c.print(\"{}\", 1.5)", 15, "with a point", "whole"),
         ("all.add(1, [2])", 4, "the 64 slowest", "slowest(TITLE, 10"),
         (
             "wide.add(1, [2, 3, 4, 5, 6])",
@@ -233,7 +269,7 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
             "used",
         ),
     ] {
-        let head = "let t = count(\"t\", [\"k\"]); let s = stats(\"s\", [\"k\"], \"v\"); let w = slowest(\"w\", 3, [\"n\", \"k\"]); let all = slowest(\"all\", 65, [\"n\", \"k\"]); let wide = slowest(\"wide\", 3, [\"n\", \"a\", \"b\", \"c\", \"d\", \"e\"]); let x = 1; fn f(n) { n }\nat(\"f\").on_enter(|c| {\n";
+        let head = "let t = count(\"t\", [\"k\"]); let s = stats(\"s\", [\"k\"], \"v\"); let rows = table(\"rows\", [\"a\", \"b\"]); let w = slowest(\"w\", 3, [\"n\", \"k\"]); let all = slowest(\"all\", 65, [\"n\", \"k\"]); let wide = slowest(\"wide\", 3, [\"n\", \"a\", \"b\", \"c\", \"d\", \"e\"]); let x = 1; fn f(n) { n }\nat(\"f\").on_enter(|c| {\n";
         match load(&format!("{head}{body} }});")) {
             Ok(_) => wrong.push(format!("accepted: {body}")),
             Err(error) => {

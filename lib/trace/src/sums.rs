@@ -86,7 +86,8 @@ pub struct TableRow {
     /// How often something was added.
     pub count: u64,
     /// By the kind of the sheet: the sum, the least, the greatest, how many lie in each power of
-    /// two, or the measure of one of the rows with the greatest.
+    /// two, the measure of one of the rows with the greatest, or the time stamp and the thread of
+    /// one of the rows in the order of their coming.
     pub values: Vec<u64>,
 }
 

@@ -4,7 +4,8 @@
 //! when nothing is recorded any more. A place that calls is a number that has a meaning in one
 //! image of one process: such a table is read when the thread's stream ends, while its process is
 //! known, and made empty for the next thread of the stream. Rows of one function are one row.
-//! So it is with stacks, of which a row has the places beside it. Must not know what is added up.
+//! So it is with stacks, of which a row has the places beside it. Rows that are not added up are
+//! kept with their thread. Must not know what is added up.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use sptrace_payload::callers;
 use sptrace_payload::tables::{
-    INSIDE_AT, Kind, MOST_VARIABLES, Row, Table, VARIABLES_AT, keep_greatest, read,
+    BAR_AT, INSIDE_AT, Kind, MOST_VARIABLES, Row, Table, VARIABLES_AT, keep_greatest, read,
 };
 use sptrace_payload::text;
 use sptrace_trace::{KeyColumn, KeyTold, Note, TableRow, TableSums};
@@ -41,7 +42,15 @@ struct Sums {
     left_out: u64,
 }
 
+/// Rows of a table of single ones that are kept, of all threads.
+const MOST_SINGLE: usize = 100_000;
+
 impl Sums {
+    /// It is read when a thread ends, and then made empty for the next one.
+    fn is_of_thread(&self) -> bool {
+        self.names_places() || self.table.kind == Kind::Rows
+    }
+
     fn names_places(&self) -> bool {
         let is_place = |column| matches!(column, &KeyColumn::Function | &KeyColumn::Stack);
         self.columns.iter().any(is_place)
@@ -68,10 +77,15 @@ impl Sums {
 
     fn add(&mut self, mut rows: Vec<Row>, left_out: u64) {
         self.left_out = self.left_out.wrapping_add(left_out);
-        if let Kind::Slowest(most) = self.table.kind {
+        if self.table.kind.has_single_rows() {
             self.single.append(&mut rows);
+        }
+        if let Kind::Slowest(most) = self.table.kind {
             keep_greatest(&mut self.single, most);
         }
+        let more = self.single.len().saturating_sub(MOST_SINGLE);
+        self.single.truncate(MOST_SINGLE);
+        self.left_out = self.left_out.wrapping_add(more as u64);
         for row in rows {
             match self.rows.get_mut(&row.keys) {
                 Some(known) => known.merge(&row, self.table.kind),
@@ -82,7 +96,10 @@ impl Sums {
         }
     }
 
-    fn told(self) -> TableSums {
+    fn told(mut self) -> TableSums {
+        if self.table.kind == Kind::Rows {
+            self.single.sort_by_key(|row| row.values.first().copied());
+        }
         let told = self.told.into_iter().map(|(told, place)| (place, told));
         let told: BTreeMap<u64, KeyTold> = told.collect();
         let rows = self.rows.into_values().chain(self.single);
@@ -123,15 +140,16 @@ impl<W: Write> Collector<W> {
         // The next thread of the stream begins with variables that are zero.
         arena.clear_table_words(i as u32, VARIABLES_AT, 8 * u32::from(MOST_VARIABLES));
         arena.clear_table_words(i as u32, INSIDE_AT, 8);
-        if !self.added.0.iter().any(Sums::names_places) {
+        if !self.added.0.iter().any(Sums::is_of_thread) {
             return;
         }
         // Its process may have written nothing else.
         let epoch = arena.stream(i).epoch.load(Ordering::Relaxed);
         self.begin_stream(arena, i, epoch);
-        self.add_tables(arena, i, &Sums::names_places);
-        for sums in self.added.0.iter().filter(|sums| sums.names_places()) {
-            arena.clear_table_words(i as u32, sums.table.at, sums.table.bytes());
+        self.add_tables(arena, i, &Sums::is_of_thread);
+        for sums in self.added.0.iter().filter(|sums| sums.is_of_thread()) {
+            let next = arena.table_word(i as u32, sums.table.at + BAR_AT);
+            arena.clear_table_words(i as u32, sums.table.at, sums.table.used_bytes(next));
         }
     }
 
@@ -163,7 +181,11 @@ impl<W: Write> Collector<W> {
         for sums in added.0.iter_mut().filter(|sums| is_wanted(sums)) {
             let (rows, left_out) = read(&sums.table, &|at| arena.table_word(i as u32, at));
             let mut rows = sums.chosen(rows);
+            let tid = state.as_deref().map_or(0, |state| state.lane.tid);
             for row in &mut rows {
+                if sums.table.kind == Kind::Rows {
+                    row.values.push(tid.into());
+                }
                 self.name_keys(row, sums, state.as_deref_mut());
             }
             sums.add(rows, left_out);

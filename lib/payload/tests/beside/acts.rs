@@ -223,6 +223,7 @@ fn tables() -> Tables {
         (Kind::Sum, 3, [8, 0, 2, 0]),
         (Kind::Count, 1, [text::TOLD_WORDS, 0, 0, 0]),
         (Kind::Least, 2, [1, text::TOLD_WORDS, 0, 0]),
+        (Kind::Rows, 3, [2, 0, text::TOLD_WORDS, 0]),
         (Kind::Slowest(1), 1, [0; 4]),
         (Kind::Slowest(2), 4, [0, 4, text::TOLD_WORDS, 0]),
         (Kind::Slowest(MOST_SLOWEST), 0, [0; 4]),
@@ -255,7 +256,12 @@ fn sums_of(set: &[u64], tables: &Tables) -> (Sums, u64) {
     for (number, table) in (0..).zip(&tables.all) {
         let (rows, left_out) = read(table, &|at| set[at as usize / 8]);
         all_left_out += left_out;
-        for (place, row) in (0..).zip(rows) {
+        for (place, mut row) in (0..).zip(rows) {
+            if table.kind == Kind::Rows {
+                // When it has come.
+                assert_ne!(row.values, [0]);
+                row.values.clear();
+            }
             // Where each row is one addition it stands by its place: none becomes free again.
             let key = match table.kind.has_single_rows() {
                 true => vec![place],

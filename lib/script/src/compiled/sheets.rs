@@ -9,7 +9,7 @@ use sptrace_payload::tables::{Kind, MOST_KEYS, MOST_SLOWEST};
 use sptrace_trace::KeyColumn;
 
 use super::{MOST_TABLES, Read, Reader, Type, constant};
-use crate::policy::PayloadTable;
+use crate::policy::{PayloadTable, Shows};
 use crate::sheets::{Body, Mode, Printable, Sheet};
 
 /// What is added to a sheet.
@@ -21,6 +21,8 @@ enum Takes {
     Value,
     /// A measure and what else stands in its row.
     Measure,
+    /// A row.
+    Row,
 }
 
 impl Reader<'_, '_> {
@@ -40,6 +42,7 @@ impl Reader<'_, '_> {
             (1, Takes::Count, _) | (2, Takes::Count | Takes::Value, _) => {
                 (arguments.first(), arguments.get(1))
             }
+            (1, Takes::Row, _) => (arguments.first(), None),
             (2, Takes::Measure, _) => (arguments.get(1), arguments.first()),
             (1, Takes::Value | Takes::Measure, 0) => (None, arguments.first()),
             _ => {
@@ -48,16 +51,16 @@ impl Reader<'_, '_> {
                     (Takes::Value | Takes::Measure, 0) => "write SHEET.add(value)",
                     (Takes::Value, _) => "write SHEET.add(key, value)",
                     (Takes::Measure, _) => "write SHEET.add(measure, [cell, cell])",
+                    (Takes::Row, _) => "write SHEET.add([cell, cell])",
                 };
                 return self.refuse(at, "the sheet needs something else here", hint);
             }
         };
         let mut all = self.keys_of(given)?;
         if all.len() != keys {
-            let what = if takes == Takes::Measure {
-                "cells"
-            } else {
-                "keys"
+            let what = match takes {
+                Takes::Measure | Takes::Row => "cells",
+                Takes::Count | Takes::Value => "keys",
             };
             let reason = format!("{} {what} for {keys} columns", all.len());
             return self.refuse(at, &reason, "give a list with one for each column");
@@ -98,8 +101,19 @@ impl Reader<'_, '_> {
         Ok(all)
     }
 
+    pub(super) fn new_table(&mut self, new: PayloadTable, at: Position) -> Read<u8> {
+        let tables = &mut self.around.tables;
+        if tables.len() >= MOST_TABLES {
+            let reason =
+                format!("payloads add to more than {MOST_TABLES} sheets, each c.print() counted");
+            return self.refuse(at, &reason, "use one with a key more");
+        }
+        tables.push(new);
+        Ok(tables.len() as u8 - 1)
+    }
+
     /// A part of a key, and what it is.
-    fn key(&mut self, expression: &Expr) -> Read<(Expression, KeyColumn)> {
+    pub(super) fn key(&mut self, expression: &Expr) -> Read<(Expression, KeyColumn)> {
         Ok(match self.value(expression)? {
             (value, Type::Caller) => (value, KeyColumn::Function),
             (value, Type::Stack) => (value, KeyColumn::Stack),
@@ -109,7 +123,7 @@ impl Reader<'_, '_> {
     }
 
     /// All payloads put the same into a column of a sheet.
-    fn has_columns(
+    pub(super) fn has_columns(
         &mut self,
         table: u8,
         columns: Vec<KeyColumn>,
@@ -135,8 +149,8 @@ impl Reader<'_, '_> {
     /// What payloads can add to a sheet: the kind of its table, how many keys that has, and what is
     /// added.
     fn form_of(&self, sheet: &Sheet, at: Position) -> Read<(Kind, usize, Takes)> {
-        let reason = "payloads add to sheets of count, sum, min, max, histogram and slowest alone";
-        let hint = "use one of these, or write later(|e| ...)";
+        let reason = "payloads add no statistics, and sums of one field alone";
+        let hint = "use sum, min, max or histogram, or write later(|e| ...)";
         match &sheet.body {
             Body::Groups(groups) => match groups.form() {
                 Some((kind, Mode::Count, keys)) => Ok((kind, keys, Takes::Count)),
@@ -150,16 +164,24 @@ impl Reader<'_, '_> {
                     let reason = format!("payloads keep the {MOST_SLOWEST} slowest at most");
                     return self.refuse(at, &reason, "write slowest(TITLE, 10, [...])");
                 };
-                if self.caller.is_some() {
-                    // Those of other callers would take the room of those that are asked for.
-                    let reason = "payloads at calls by some functions add to no slowest";
-                    let hint = "leave called_by(GLOB) out, and have c.caller as a column";
-                    return self.refuse(at, reason, hint);
-                }
+                self.takes_all_callers(at)?;
                 Ok((Kind::Slowest(rows), keys, Takes::Measure))
             }
-            Body::Table(_) => self.refuse(at, reason, hint),
+            Body::Table(table) => {
+                self.takes_all_callers(at)?;
+                Ok((Kind::Rows, table.width(), Takes::Row))
+            }
         }
+    }
+
+    /// Rows of other callers would take the room of those that are asked for.
+    fn takes_all_callers(&self, at: Position) -> Read<()> {
+        if self.caller.is_none() {
+            return Ok(());
+        }
+        let reason = "payloads at calls by some functions add to no rows of single calls";
+        let hint = "leave called_by(GLOB) out, and have c.caller as a column";
+        self.refuse(at, reason, hint)
     }
 
     /// The table of a sheet, how many keys it has, and what is added to it.
@@ -181,32 +203,28 @@ impl Reader<'_, '_> {
             let most = MOST_KEYS - (all_keys - keys);
             let reason = match takes {
                 Takes::Measure => format!("more than {most} columns beside the measure"),
+                Takes::Row => format!("more than {most} columns"),
                 Takes::Count | Takes::Value => format!("more than {most} keys"),
             };
             return self.refuse(at, &reason, "use fewer");
         }
-        let tables = &mut self.around.tables;
-        let is_same = |table: &PayloadTable| table.sheet == number && table.caller == self.caller;
-        let known = tables.iter().position(is_same);
-        let table = match known {
-            Some(known) => known,
-            None if tables.len() >= MOST_TABLES => {
-                let reason = format!("payloads add to more than {MOST_TABLES} sheets");
-                return self.refuse(at, &reason, "use one with a key more");
-            }
+        let shows = Shows::Sheet(number);
+        let is_same = |table: &PayloadTable| table.shows == shows && table.caller == self.caller;
+        let table = match self.around.tables.iter().position(is_same) {
+            Some(known) => known as u8,
             None => {
-                tables.push(PayloadTable {
-                    sheet: number,
+                let new = PayloadTable {
+                    shows,
                     title,
                     kind,
                     caller: self.caller.clone(),
                     keys: all_keys as u8,
                     columns: Vec::new(),
                     told: [0; MOST_KEYS],
-                });
-                tables.len() - 1
+                };
+                self.new_table(new, at)?
             }
         };
-        Ok((table as u8, keys, takes))
+        Ok((table, keys, takes))
     }
 }

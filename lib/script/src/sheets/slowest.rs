@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use rhai::Dynamic;
 
+use sptrace_payload::tables::MOST_ROWS as MOST_OF_THREAD;
+
 use super::{Cell, Failure, Grid, MOST_ROWS, cells};
 
 /// The rows with the greatest measure.
@@ -97,6 +99,8 @@ pub struct Table {
     columns: Vec<String>,
     rows: Vec<Vec<Cell>>,
     left_out: u64,
+    /// Additions of payloads that had no room.
+    no_room: u64,
 }
 
 impl Table {
@@ -106,15 +110,38 @@ impl Table {
             columns,
             rows: Vec::new(),
             left_out: 0,
+            no_room: 0,
+        }
+    }
+
+    /// How many columns it has.
+    pub fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Adds a row of payloads.
+    pub fn absorb(&mut self, cells: impl Iterator<Item = Cell>) {
+        let row: Vec<Cell> = cells.collect();
+        if row.len() == self.columns.len() {
+            self.keep(row);
+        }
+    }
+
+    /// So many additions had no room in the tables of payloads.
+    pub fn leave_out(&mut self, count: u64) {
+        self.no_room = self.no_room.saturating_add(count);
+    }
+
+    fn keep(&mut self, row: Vec<Cell>) {
+        match self.rows.len() < MOST_ROWS {
+            true => self.rows.push(row),
+            false => self.left_out += 1,
         }
     }
 
     pub fn add(&mut self, row: Dynamic) -> Result<(), Failure> {
         let row = cells(row, self.columns.len(), "cells")?;
-        match self.rows.len() < MOST_ROWS {
-            true => self.rows.push(row),
-            false => self.left_out += 1,
-        }
+        self.keep(row);
         Ok(())
     }
 
@@ -123,10 +150,17 @@ impl Table {
     }
 
     pub fn grid(&self) -> Grid {
-        let remarks = match self.left_out {
-            0 => Vec::new(),
-            n => vec![format!("{n} rows left out: more than {MOST_ROWS}")],
-        };
+        let mut remarks = Vec::new();
+        if self.left_out > 0 {
+            let n = self.left_out;
+            remarks.push(format!("{n} rows left out: more than {MOST_ROWS}"));
+        }
+        if self.no_room > 0 {
+            let n = self.no_room;
+            remarks.push(format!(
+                "{n} rows had no room in the program, where there are {MOST_OF_THREAD} of a thread"
+            ));
+        }
         Grid {
             title: String::new(),
             columns: self.columns.clone(),

@@ -120,7 +120,8 @@ fn add_rows(all: &mut Vocabulary<'_>) {
     let shared = all.shared.clone();
     all.function(
         "table(TITLE, [column, ...])",
-        "rows in the order in which they are added",
+        "rows in the order in which they are added; of payloads with up to four columns, by time, 1,000 of a \
+         thread",
         move |title: &str, columns: Array| {
             keep(&shared, title, Body::Table(Table::new(names(columns)?)))
         },

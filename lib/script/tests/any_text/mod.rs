@@ -18,7 +18,7 @@ type Forms = (&'static [&'static str], &'static [&'static str]);
 /// What payloads are about, before them.
 const BEFORE: &str = "let t = count(\"t\", [\"k\"]); let n = count(\"n\", []); \
      let m = sum(\"m\", [\"a\", \"b\"], [\"v\"]); let h = histogram(\"h\", [\"k\"], \"v\"); \
-     let w = slowest(\"w\", 3, [\"m\", \"k\"]); let s = stats(\"s\", [\"k\"], \"v\"); let x = 7; let yes = true; let text = \"/etc\"; \
+     let r = table(\"r\", [\"a\", \"b\"]); let w = slowest(\"w\", 3, [\"m\", \"k\"]); let s = stats(\"s\", [\"k\"], \"v\"); let x = 7; let yes = true; let text = \"/etc\"; \
      fn f(n) { n + 1 }\n";
 /// Payloads, with a place for what they do.
 const HEADS: Forms = (
@@ -43,6 +43,8 @@ const STATEMENTS: Forms = (
         "m.add([#, #], #);",
         "h.add(#, #);",
         "w.add(#, [#]);",
+        "r.add([#, #]);",
+        "c.print(\"{} and {}\", #, #);",
         "if ? { @ }",
         "if ? { @ } else { @ }",
         "if ? { @ } else if ? { @ } else { @ }",
@@ -63,6 +65,8 @@ const STATEMENTS: Forms = (
         "print(#);",
         "t.add([#]);",
         "w.add(#);",
+        "r.add(#);",
+        "c.print(\"{}\");",
         "return;",
         "for i in 0..3 { @ }",
         "@ @",
