@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
 case = Cases()
 
 
-def same(got, want): assert got == want, f"wanted {want}, got {got}"
+def same(got, want, why=""): assert got == want, f"wanted {want}, got {got} {why}"
 
 
 def built(b, name, source):
@@ -443,9 +443,76 @@ def rows_and_lines_in_the_order_of_time(b):
     assert all(line.endswith(" ns in main") or line.endswith(" > main") for line in said[6:]), said
     # The recording's end has shown the same.
     status, out, err = b.run(["-S", "greatest.rhai"], [b.path("greatest")])
-    same((status, out), (0, "done\n"))
+    same((status, out), (0, "done\n"), err)
     assert "many are called by main" in err and err.index("a thread") < err.index("-3, negative"), err
     assert "lines had no room" not in err, err
+
+
+RETURNED = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#define F __attribute__((noinline, noclone))
+struct order { long number; int kind; short price; };
+volatile int sink;
+F char *named(int n, char *to) { sprintf(to, "name %d", n % 3); return to; }
+F const char *none(int n) { return n ? (char *)(long)n : 0; }
+F int fills(struct order *order, int n) { order->number = n; order->kind = -n; order->price = (short)(2 * n); return n; }
+F int forgets(char *page) { munmap(page, 4096); return 3; }
+static void *thread(void *x) { char to[32]; for (int i = 0; i < 30; i++) sink += named(i, to)[5]; return x; }
+int main(void) {
+    char to[32];
+    struct order order = {0, 0, 0};
+    for (int i = 0; i < 30; i++) sink += named(i, to)[5];
+    for (int i = 0; i < 5; i++) sink += none(i) != 0;
+    for (int i = 1; i < 4; i++) sink += fills(&order, i);
+    char *page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    strcpy(page, "gone");
+    sink += forgets(page);
+    pthread_t t;
+    pthread_create(&t, 0, thread, 0);
+    pthread_join(t, 0);
+    char *path = realpath("/proc/../usr/bin/../bin", 0);
+    char at[] = "/tmp/hereXXXXXX", link[64] = "";
+    close(mkstemp(at));
+    if (unlink(at) || symlink("there", at)) abort();
+    int length = (int)readlink(at, link, 63);
+    printf("%s %d %s\n", path, length, link);
+    unlink(at);
+    free(path);
+    return 0;
+}
+"""
+AT_END = """
+let names = count("names", ["text", "at"]); let found = count("found", ["path"]); let orders = sum("orders", ["kind", "result"], ["price"]);
+let pages = count("pages", ["text", "result"]); let times = slowest("times", 3, ["ns", "text"]);
+at("named").on_exit(|c| { names.add([c.result_str(), c.str(2)]); if c.result == "name 1" { times.add(c.elapsed, [c.result_str()]); } });
+at("none").on_exit(|c| if c.result != "x" { found.add(c.result_str()); });
+at("realpath*").on_exit(|c| found.add(c.result_str())); at("forgets").on_exit(|c| pages.add([c.str(1), c.result]));
+at("fills").on_exit(|c| orders.add([c.order.kind, c.result], c.order.price));
+"""
+LINKED = """record_syscalls("all"); let links = count("links", ["from", "to"]);
+syscalls("readlink").on_exit(|c| if c.result == 5 { links.add([c.str(1), c.str(2)]); });"""
+
+
+@case
+def texts_at_returns(b):
+    """Of results and of what a call has filled, in threads, and where nothing is there any more."""
+    built(b, "returned", RETURNED)
+    for options in [], ["-A", "named@arg1/i32,retval/s"]:
+        names, found, orders, pages, times = recorded(b, "returned", AT_END, *options)
+        same(summed(names, "text", "at", "count"), {(f"name {n}", f"name {n}"): 20 for n in range(3)})
+        same(summed(found, "path", "count"), {("?",): 5, ("/usr/bin",): 1})
+        same(summed(orders, "kind", "result", "price"), {(str(-n), str(n)): 2 * n for n in range(1, 4)})
+        same(summed(pages, "text", "result", "count"), {("?", "3"): 1})
+        same([row["text"] for row in times], ["name 1"] * 3)
+    same(b.run(["-q", "--eval", LINKED], [b.path("returned")])[:2], (0, "/usr/bin 5 there\n"))
+    _, text, _ = b.sptrace_says("report", "script", "-i", "t.data", "--format", "csv", "--eval", LINKED)
+    [link] = csv.DictReader(io.StringIO(text))
+    assert link["from"].startswith("/tmp/here") and (link["to"], link["count"]) == ("there", "1"), text
 
 
 STATES = """let inside = thread_var("inside"); let last = thread_var("last"); let t = count("t", ["inside", "last"]); let s = sum("s", [], ["of"]);
@@ -590,6 +657,7 @@ def callers_are_keys_alone(b):
         "let k = c.str(1); t.add(k)": "c.str() is a key",
         "t.add(c.str(8))": "an argument in a register",
         "t.add(c.str(1)); t.add(c.stack(2))": "another payload adds something else",
+        "t.add(c.result_str())": "not known when a call begins",
         "t.add(c.stack)": "how many callers",
         "let k = c.stack(2); t.add(k)": "a stack is a key",
         "s.add(1, c.stack(2))": "a stack is a key",

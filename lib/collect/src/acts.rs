@@ -260,6 +260,9 @@ impl Chosen {
             return;
         }
         match exit.keep() {
+            Ok(_) if exit.texts().len() > MOST_TEXTS => {
+                self.trouble(format!("{what}: {}", ActsError::Texts));
+            }
             Ok(kept) => all.exit = Some(Exit { acts: exit, kept }),
             Err(error) => self.trouble(format!("{what}: {error}")),
         }

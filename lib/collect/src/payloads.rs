@@ -66,6 +66,7 @@ const THREAD: Thread = Thread {
     has_bidden: block::HAS_BIDDEN,
 };
 
+const _: () = assert!(sptrace_payload::text::RESULT == sptrace_wire::plan::RESULT_TEXT);
 // What the code adds up there the agent keeps for it.
 const _: () = assert!(sptrace_payload::tables::INSIDE_AT as u64 == sptrace_wire::plan::INSIDE_AT);
 
@@ -223,6 +224,7 @@ fn keep(values: &mut FunctionValues, exit: &Exit) {
     values.kept_first = number(0);
     values.kept_second = number(1);
     values.exit_needs_clock = u8::from(exit.acts.is_timed());
+    values.exit_texts = texts_of(&exit.acts);
     values.exit_needs_errno = u8::from(exit.acts.uses(Source::Errno));
 }
 

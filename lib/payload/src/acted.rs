@@ -214,9 +214,14 @@ fn told(key: &Expression, call: &Call, memory: &dyn Memory) -> Vec<u64> {
     let Expression::Source(source) = key else {
         return Vec::new();
     };
-    if let Source::Text(argument, text::TOLD) = source {
-        let at = call.arguments.get(usize::from(*argument));
-        return told_text(at.copied().unwrap_or(0), memory);
+    let at = match source {
+        Source::Text(n, text::TOLD) => call.arguments.get(usize::from(*n)).copied(),
+        Source::KeptText(n, text::TOLD) => call.kept.get(usize::from(*n)).copied(),
+        Source::ResultText(text::TOLD) => Some(call.result),
+        _ => None,
+    };
+    if let Some(at) = at {
+        return told_text(at, memory);
     }
     let (places, words) = (call.stack(*source), source.told_words());
     places.map_or_else(Vec::new, |places| callers::told(&places, words))

@@ -11,7 +11,6 @@ use crate::callers;
 use crate::contract::in_place::MOST_KEPT;
 use crate::program::{Expression, Source};
 use crate::tables::{MOST_KEYS, MOST_VARIABLES, Tables};
-use crate::text;
 
 /// What a payload does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -229,8 +228,8 @@ impl Acts {
         any(&self.steps, is_it)
     }
 
-    /// What the slow path finds out, each once: texts that are compared, as [`Source::Text`] has
-    /// them, and [`text::DEPTH`].
+    /// What the slow path finds out, each once: texts, as [`Source::text`] has them, and
+    /// [`crate::text::DEPTH`].
     pub fn texts(&self) -> Vec<(u8, u16)> {
         let mut all = Vec::new();
         for expression in self.expressions() {
@@ -300,6 +299,7 @@ impl Acts {
                 Source::Argument(_) | Source::Stack(_) | Source::StackPointer => source,
                 Source::Caller | Source::Callers(_) => Source::Caller,
                 Source::SelfTime(_) => Source::Inside,
+                Source::Text(argument, _) => Source::Argument(argument),
                 _ => return Some(source.into()),
             };
             let known = kept.iter().position(|known| *known == source);
@@ -310,6 +310,7 @@ impl Acts {
             let kept = match wanted {
                 Source::Callers(count) => Source::KeptCallers(count, at as u8),
                 Source::SelfTime(_) => Source::SelfTime(at as u8),
+                Source::Text(_, length) => Source::KeptText(at as u8, length),
                 _ => Source::Kept(at as u8),
             };
             (at < MOST_KEPT).then_some(kept.into())
@@ -401,12 +402,7 @@ fn replace(steps: &mut [Step], of: &mut Replace<'_>) -> Option<()> {
 fn collect_texts(expression: &Expression, all: &mut Vec<(u8, u16)>) {
     match expression {
         Expression::Source(source) => {
-            let found = match source {
-                Source::Text(argument, length) => (*argument, *length),
-                Source::Depth => text::DEPTH,
-                _ => return,
-            };
-            if !all.contains(&found) {
+            if let Some(found) = source.text().filter(|found| !all.contains(found)) {
                 all.push(found);
             }
         }

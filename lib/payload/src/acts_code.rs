@@ -18,7 +18,7 @@ use crate::program::{Expression, Source};
 use crate::tables::{
     BEING_TAKEN, HEAD_BYTES, Kind, PROBES, SPREAD, TAKEN, Table, Tables, VARIABLES_AT,
 };
-use crate::text::{TOLD, TOLD_BYTES};
+use crate::text::{TOLD_BYTES, TOLD_WORDS};
 use crate::told_code::Told;
 
 /// Where the thread's words are, by displacement from gs.
@@ -645,8 +645,8 @@ impl<'a> Writer<'a> {
 /// What a row is told of a key.
 fn told_of(key: &Expression, texts: &[(u8, u16)], told: i32) -> Option<Told> {
     match key {
-        Expression::Source(Source::Text(argument, TOLD)) => {
-            let place = texts.iter().position(|text| *text == (*argument, TOLD))?;
+        Expression::Source(source) if source.told_words() == TOLD_WORDS => {
+            let place = texts.iter().position(|text| Some(*text) == source.text())?;
             Some(Told::Text(told, (TOLD_BYTES * place) as i32))
         }
         Expression::Source(Source::Callers(count)) => Some(Told::Places(*count, None)),

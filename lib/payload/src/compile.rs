@@ -501,6 +501,8 @@ fn saved_at(source: Source) -> Option<i32> {
         | Source::Named(_)
         | Source::NamedText(..)
         | Source::Text(..)
+        | Source::KeptText(..)
+        | Source::ResultText(_)
         | Source::Depth
         | Source::Caller
         | Source::Callers(_)

@@ -15,7 +15,6 @@ use crate::compile::CompileError;
 use crate::contract::in_place::*;
 use crate::program::{Binary, Expression, Program, Source, Width};
 use crate::tables::{INSIDE_AT, VARIABLES_AT};
-use crate::text;
 
 /// The code of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -341,8 +340,7 @@ impl Code {
                 Some(at) => self.a.mov(eax, dword_ptr(at).gs())?,
                 None => return Ok(false),
             },
-            (None, Source::Text(argument, length)) => return self.text((argument, length)),
-            (None, Source::Depth) => return self.text(text::DEPTH),
+            (None, source) if source.text().is_some() => return self.text(source.text()),
             (None, Source::Variable(n)) => match self.tables_at {
                 Some(tables) => {
                     self.a.mov(rax, qword_ptr(tables).gs())?;
@@ -374,9 +372,9 @@ impl Code {
     }
 
     /// What the slow path has found out.
-    fn text(&mut self, wanted: (u8, u16)) -> Made {
+    fn text(&mut self, wanted: Option<(u8, u16)>) -> Made {
         let (all, first) = &self.texts;
-        match all.iter().position(|text| *text == wanted) {
+        match all.iter().position(|text| Some(*text) == wanted) {
             Some(at) => self.a.mov(rax, qword_ptr(first + 8 * at as i32).gs())?,
             None => return Ok(false),
         }

@@ -325,6 +325,11 @@ impl Run<'_> {
             Source::SelfTime(n) => call.self_ns(word(&self.outcome.kept, n)),
             Source::Inside => call.inside_ns.get(),
             Source::Text(n, length) => self.text_word(word(&call.arguments, n), length),
+            Source::KeptText(n, length) => {
+                let at = word(&self.outcome.kept, n);
+                self.text_word(at, length)
+            }
+            Source::ResultText(length) => self.text_word(call.result, length),
             Source::Depth => u64::from(call.depth),
             Source::Caller => u64::from(call.caller),
             Source::Callers(_) | Source::KeptCallers(..) => {

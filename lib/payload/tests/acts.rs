@@ -42,6 +42,7 @@ fn acts_of_a_return_do_what_they_mean() {
     }
     assert!(met.added > 5_000 && met.bidden > 200);
     assert!(met.timed > 5_000, "{}", met.timed);
+    assert!(met.texts > 500, "{}", met.texts);
     assert!(met.full > 100, "{}", met.full);
 }
 

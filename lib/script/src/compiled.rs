@@ -167,7 +167,7 @@ fn can_be_kept(moment: Moment, acts: &Acts) -> Result<(), ActsError> {
     let number = |number: u8| match number {
         RESULT => Some(Source::Result.into()),
         // Names that are not known yet, each another argument.
-        number => Some(Source::Stack(u8::MAX - number).into()),
+        number => Some(Source::Argument(u8::MAX - number).into()),
     };
     let _ = acts.resolve(&number);
     acts.keep()?;
@@ -566,6 +566,9 @@ impl Reader<'_, '_> {
             }
             (_, Expr::MethodCall(method, at)) if is_call && method.name == "str" => {
                 self.told_text(method, *at)
+            }
+            (_, Expr::MethodCall(method, at)) if is_call && method.name == "result_str" => {
+                self.result_text(method, *at)
             }
             (_, Expr::MethodCall(method, at)) if is_call && method.name == "arg" => {
                 match &method.args[..] {

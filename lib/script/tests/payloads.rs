@@ -6,6 +6,7 @@ use sptrace_payload::acts::{Acts, Moment, RESULT, Step};
 use sptrace_payload::interpret::{Call, Memory};
 use sptrace_payload::program::{Expression, Source};
 use sptrace_payload::tables::Kind;
+use sptrace_payload::text;
 use sptrace_script::policy::Payload;
 use sptrace_script::{Checks, Script, ScriptError};
 
@@ -234,6 +235,12 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
             "two lines",
         ),
         ("c.print(\"{}\", 1.5)", 15, "with a point", "whole"),
+        (
+            "t.add(c.result_str())",
+            9,
+            "not known when a call begins",
+            "on_exit",
+        ),
         ("all.add(1, [2])", 4, "the 64 slowest", "slowest(TITLE, 10"),
         (
             "wide.add(1, [2, 3, 4, 5, 6])",
@@ -316,6 +323,41 @@ fn a_payload_of_a_return_knows_the_result() {
     }
     let rows: Vec<_> = sums.into_keys().collect();
     assert_eq!(rows, [(0, vec![6, 11])]);
+}
+
+#[test]
+fn a_payload_of_a_return_reads_texts_at_what_is_kept_and_at_the_result() {
+    let script = load(
+        "let t = count(\"t\", [\"a\", \"b\"]);
+         at(\"f\").on_exit(|c| if c.result == \"yes\" || c.order.price == 3 { t.add([c.str(2), c.result_str()]); });",
+    )
+    .unwrap();
+    let mut acts = script.policy.payloads[0].acts.clone();
+    acts.resolve(&|number| match number {
+        RESULT => Some(Source::Result.into()),
+        _ => Some(Source::Text(0, text::FIELDS).into()),
+    })
+    .unwrap();
+    assert_eq!(
+        acts.keep(),
+        Ok(vec![Source::Argument(0), Source::Argument(1)])
+    );
+    let texts = [
+        (text::RESULT, text::WHOLE),
+        (0, text::FIELDS),
+        (1, text::TOLD),
+        (text::RESULT, text::TOLD),
+    ];
+    assert_eq!(acts.texts(), texts);
+    let too_many = load(
+        "let t = count(\"t\", [\"a\", \"b\", \"c\"]); at(\"f\").on_exit(|c| t.add([c.str(1), c.str(\"x\"), c.arg3]));",
+    );
+    assert!(
+        too_many
+            .unwrap_err()
+            .reason
+            .contains("more than 2 arguments")
+    );
 }
 
 #[test]

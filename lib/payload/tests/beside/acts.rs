@@ -231,10 +231,14 @@ fn tables() -> Tables {
 }
 
 /// What the slow path keeps of the texts of a call.
-fn told_of(acts: &Acts, call: &Call, stack: &Stack) -> Vec<u64> {
+fn told_of(acts: &Acts, call: &Call, stack: &Stack, is_return: bool) -> Vec<u64> {
     let texts = acts.texts().into_iter();
-    let told = texts.flat_map(|(argument, _)| {
-        let at = call.arguments.get(usize::from(argument)).copied();
+    let told = texts.flat_map(|(word, _)| {
+        let at = match is_return {
+            true if word == text::RESULT => Some(call.result),
+            true => call.kept.get(usize::from(word)).copied(),
+            false => call.arguments.get(usize::from(word)).copied(),
+        };
         let mut text = Vec::new();
         for offset in 0..text::TOLD_BYTES as u64 {
             let mut byte = [0];
@@ -337,13 +341,17 @@ impl Compared<'_> {
     }
 
     fn word(&self, of: Expression, call: &Call) -> u64 {
-        let program = Program {
-            words: vec![of],
-            ..Program::default()
-        };
-        let bytes = sptrace_payload::interpret(&program, call, self.stack).bytes;
-        u64::from_le_bytes(bytes.try_into().expect("one word"))
+        word_of(of, call, self.stack)
     }
+}
+
+fn word_of(of: Expression, call: &Call, stack: &Stack) -> u64 {
+    let program = Program {
+        words: vec![of],
+        ..Program::default()
+    };
+    let bytes = sptrace_payload::interpret(&program, call, stack).bytes;
+    u64::from_le_bytes(bytes.try_into().expect("one word"))
 }
 
 /// Compares random acts of the beginning of a call at some calls; says what was met. `None`: they
@@ -395,7 +403,7 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
         put(THREAD.counters, counters.as_mut_ptr() as u64);
         let top = frames[frames.len() - 3..].as_ptr() as u64;
         put(THREAD.top_frame, top);
-        let told: Vec<u64> = told_of(&acts, &call, &stack);
+        let told: Vec<u64> = told_of(&acts, &call, &stack, false);
         put(THREAD.told, told.as_ptr() as u64);
         for (number, (argument, length)) in (0..).zip(acts.texts()) {
             let source = match (argument, length) {
@@ -519,6 +527,9 @@ pub fn compare_at_returns(
         records: false,
     };
     // So many ticks are a nanosecond that the code ends within the one in which it has begun.
+    if acts.texts().len() > sptrace_payload::acts::MOST_TEXTS {
+        return None;
+    }
     let made = exit_code(&acts, &tables, THREAD, 1);
     let self_time = acts.self_time();
     assert!(self_time.is_none_or(|word| word == SELF_WORD));
@@ -527,7 +538,7 @@ pub fn compare_at_returns(
     let mut sums = Sums::new();
     let mut variables = Variables::default();
     for _ in 0..12 {
-        let mut kept = [random.word(), random.word()];
+        let mut kept = [random.place(&nothing), random.place(&nothing)];
         if random.below(2) == 0 {
             kept[1] = kept[0];
         }
@@ -566,9 +577,21 @@ pub fn compare_at_returns(
         put(THREAD.counters, counters.as_mut_ptr() as u64);
         set_gs(block.as_ptr().cast());
         let mut call = random.call(&nothing);
+        call.result = random.place(&nothing);
         call.errno = errno as u32;
         call.variables = variables.clone();
         call.kept[..2].copy_from_slice(&kept);
+        let told = told_of(&acts, &call, &nothing, true);
+        put(THREAD.told, told.as_ptr() as u64);
+        for (number, (word, length)) in (0..).zip(acts.texts()) {
+            let source = match word {
+                text::RESULT => Source::ResultText(length),
+                word => Source::KeptText(word, length),
+            };
+            let word = word_of(source.into(), &call, &nothing);
+            met.texts += usize::from(word == text::whole(b"/etc"));
+            put(THREAD.texts + 8 * number, word);
+        }
         call.around = around;
         call.elapsed_ns = elapsed_ns;
         call.inside_ns.set(inside_ns);

@@ -88,15 +88,20 @@ impl Random<'_> {
 
     /// An argument is a certain text, or begins so.
     pub fn text(&mut self) -> Expression {
+        let at: fn(u8, u16) -> Source = match (self.1, self.below(2)) {
+            (Moment::Return, 0) => |_, length| Source::ResultText(length),
+            (Moment::Return, _) => Source::KeptText,
+            _ => Source::Text,
+        };
         let argument = self.below(2) as u8;
         let all: [&[u8]; 3] = [b"/etc", b"/etc/passwd", b"/e"];
         let text = all[self.below(3) as usize];
         let (length, word) = match self.below(3) {
             0 => (text::WHOLE, text::whole(text)),
-            1 => return Source::Text(argument, text::FIELDS + self.below(2) as u16).into(),
+            1 => return at(argument, text::FIELDS + self.below(2) as u16).into(),
             _ => (text.len() as u16, text::beginning(text)),
         };
-        Expression::Source(Source::Text(argument, length)).with(Binary::Equal, word)
+        Expression::Source(at(argument, length)).with(Binary::Equal, word)
     }
 
     pub fn expression(&mut self, depth: u32) -> Expression {
@@ -139,7 +144,7 @@ impl Random<'_> {
                 }
             }
             5 => Step::If(
-                match self.1 == Moment::Call && self.below(6) == 0 {
+                match self.1 != Moment::Slot && self.below(6) == 0 {
                     true => self.text(),
                     false => self.expression(0),
                 },
@@ -176,11 +181,14 @@ impl Random<'_> {
         }
     }
 
-    /// A text as a key; at a return, and in a slot, there is none.
+    /// A text as a key; in a slot there is none.
     pub fn told_text(&mut self) -> Expression {
-        match self.1 {
-            Moment::Call => Source::Text(self.below(2) as u8, text::TOLD).into(),
-            Moment::Slot | Moment::Return => self.expression(1).with(Binary::And, 3),
+        let number = self.below(4) as u8;
+        match (self.1, number) {
+            (Moment::Call, _) => Source::Text(number / 2, text::TOLD).into(),
+            (Moment::Return, 0 | 1) => Source::KeptText(number, text::TOLD).into(),
+            (Moment::Return, _) => Source::ResultText(text::TOLD).into(),
+            (Moment::Slot, _) => self.expression(1).with(Binary::And, 3),
         }
     }
 
@@ -214,6 +222,14 @@ impl Random<'_> {
             };
             (0..words).map(|_| one()).collect()
         })
+    }
+
+    /// A word that may be where a text is.
+    pub fn place(&mut self, stack: &Stack) -> u64 {
+        match self.below(2) {
+            0 => stack.texts[self.below(4) as usize].as_ptr() as u64,
+            _ => self.word(),
+        }
     }
 
     pub fn call(&mut self, stack: &Stack) -> Call {

@@ -265,7 +265,9 @@ fn add_payloads(all: &mut Vocabulary<'_>) {
          it with 5.us), c.self_time, which is c.elapsed less the time of those calls inside at whose return \
          a payload asks for c.self_time, too (with at(\"*\") all that are seen; it takes one of the two \
          arguments and two of the variables), c.errno, which means something where the result says that the call has \
-         failed, and of the call's arguments two, as they were when it began. c.record() is refused: \
+         failed, and of the call's arguments two, as they were when it began. c.str(N), fields, and comparisons with texts see \
+         what is there at the return, up to the first zero byte; c.result_str() is the text that the result points to, and c.result == TEXT \
+         compares it. c.record() is refused: \
          the beginning of the call has passed. A call that an exception or longjmp leaves does not \
          return, and one that a fork takes to a child is none of the child's. Of recorded system calls, \
          syscalls(SET), c.result is what the kernel gives, a negative errno where it fails, and \

@@ -43,6 +43,8 @@ const STATEMENTS: Forms = (
         "m.add([#, #], #);",
         "h.add(#, #);",
         "w.add(#, [#]);",
+        "t.add(c.str(1));",
+        "t.add(c.result_str());",
         "r.add([#, #]);",
         "c.print(\"{} and {}\", #, #);",
         "if ? { @ }",
@@ -135,6 +137,8 @@ const CONDITIONS: Forms = (
         "c.path == \"/etc/passwd\"",
         "c.path.starts_with(text)",
         "c.nth == 3",
+        "c.result == \"yes\"",
+        "c.arg2 == text",
         "? == ?",
     ],
     &[
