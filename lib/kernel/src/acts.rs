@@ -559,7 +559,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_cannot_do_is_refused_with_a_reason() {
-        let of = |value: Expression| {
+        let into = |kind: Kind, value: Expression| {
             let keys = vec![value];
             let value = Expression::Constant(1);
             let steps = vec![Step::Add {
@@ -568,8 +568,13 @@ mod tests {
                 value,
             }];
             let records = false;
-            compile(&Acts { steps, records }, &[Kind::Count])
+            compile(&Acts { steps, records }, &[kind])
         };
+        for kind in [Kind::Slowest(3), Kind::Rows] {
+            let refused = into(kind, argument(0)).unwrap_err();
+            assert!(refused.reason.contains("single calls"), "{refused:?}");
+        }
+        let of = |value: Expression| into(Kind::Count, value);
         let refused = of(argument(0).with(Binary::ShiftLeft, 2)).unwrap_err();
         assert!(refused.reason.contains("do not calculate"), "{refused:?}");
         assert!(of(Expression::Constant(3)).is_err());

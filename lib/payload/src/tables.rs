@@ -259,7 +259,7 @@ pub fn keep_greatest(rows: &mut Vec<Row>, most: u8) {
 }
 
 /// The same of rows with a measure; one that was being written when nobody could write any more is
-/// left out.
+/// left out, and so is one that somebody writes just now.
 fn read_slowest(table: &Table, word: &dyn Fn(u32) -> u64) -> (Vec<Row>, u64) {
     let (mut left_out, mut rows) = (word(table.at), Vec::new());
     for i in 0..table.rows() {
@@ -274,12 +274,16 @@ fn read_slowest(table: &Table, word: &dyn Fn(u32) -> u64) -> (Vec<Row>, u64) {
         };
         let keys = (0..u32::from(table.keys)).map(|k| word(at + 8 + 8 * k));
         let told = (table.told_at(0)..table.count_at()).step_by(8);
-        rows.push(Row {
+        let row = Row {
             keys: keys.collect(),
             told: told.map(|t| word(at + t)).collect(),
             count: 1,
             values: vec![measure],
-        });
+        };
+        match word(at) ^ 1 << 63 == measure {
+            true => rows.push(row),
+            false => left_out = left_out.saturating_add(1),
+        }
     }
     (rows, left_out)
 }
@@ -369,6 +373,25 @@ mod tests {
         let words = [i64::MIN, -1, 0, 1, i64::MAX - 1].map(|n| measure_word(n as u64));
         assert!(words.is_sorted_by(|a, b| a < b) && words[0] == 0);
         assert_ne!(measure_word(i64::MAX as u64), WRITING);
+    }
+
+    #[test]
+    fn a_row_that_is_written_while_it_is_read_is_left_out() {
+        let tables = Tables::of([(Kind::Slowest(1), 1)]);
+        let first = HEAD_BYTES;
+        let reads = std::cell::Cell::new(0);
+        let word = |at: u32| match at {
+            // Another measure each time.
+            _ if at == first => {
+                reads.set(reads.get() + 1);
+                measure_word(reads.get())
+            }
+            _ if at == first + tables.all[0].row_bytes() => measure_word(9),
+            _ => 0,
+        };
+        let (rows, left_out) = read(&tables.all[0], &word);
+        let measures: Vec<_> = rows.iter().map(|row| row.values[0]).collect();
+        assert_eq!((measures, left_out), (vec![9], 1));
     }
 
     #[test]
