@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
 case = Cases()
 
 
-def same(got, want): assert got == want, f"wanted {want}, got {got}"
+def same(got, want, why=""): assert got == want, f"wanted {want}, got {got} {why}"
 
 
 def built(b, name, source):
@@ -270,6 +270,251 @@ def texts_of_system_calls(b):
     assert "/no/such,5" in text, text
 
 
+SLOWEST = r"""
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
+#define F __attribute__((noinline, noclone))
+volatile int sink;
+F int measured(long size, const char *name) { sink += name[0]; return (int)size & 7; }
+F void few(long from) { for (long i = 0; i < 2000; i++) measured(from + i * 7 % 2000, i % 2 ? "odd" : "even"); sink++; }
+F void many(void) { measured(1000000, "many"); sink++; measured(1000001, "more"); sink++; }
+F void slow(int ms) { usleep(ms * 1000); sink++; }
+static void handler(int n) { (void)n; measured(5, "handler"); }
+F void interrupted(void) {
+    signal(SIGALRM, handler);
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 300}, {0, 300}}, 0);
+    for (long i = 0; i < 400000; i++) measured(2000000 + i, "rising");
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, 0);
+}
+static void *thread(void *from) { few((long)from); return 0; }
+int main(int argc, char **argv) {
+    (void)argv;
+    if (argc > 1) { interrupted(); printf("%d\n", argc); return 0; }
+    few(10000);
+    pthread_t t[4];
+    for (long i = 0; i < 4; i++) pthread_create(&t[i], 0, thread, (void *)(20000 + 10000 * i));
+    for (int i = 0; i < 4; i++) pthread_join(t[i], 0);
+    many();
+    measured(-3, "negative");
+    for (int i = 0; i < 8; i++) slow(i == 3 ? 80 : i == 5 ? 40 : 1);
+    printf("done\n");
+    return 0;
+}
+"""
+GREATEST = """
+let sizes = slowest("sizes", 5, ["bytes", "name", "caller", "odd", "stack"]); let least = slowest("least", 1, ["n", "bytes"]);
+let times = slowest("times", 2, ["ns", "ms", "caller", "tid"]); let back = slowest("back", 64, ["result", "bytes"]);
+at("measured").on_enter(|c| { sizes.add(c.arg1, [c.str(2), c.caller, c.arg1 & 1, c.stack(2)]); least.add(0 - c.arg1, [c.arg1]); });
+at("slow").on_exit(|c| times.add(c.elapsed, [c.arg1, c.caller, c.tid]));
+at("measured").on_exit(|c| back.add(c.result, [c.arg1]));
+"""
+
+
+@case
+def the_greatest_of_all_threads(b):
+    """With what stands beside them: texts, callers and stacks, by the slow path; durations by the routines."""
+    built(b, "greatest", SLOWEST)
+    sizes, least, times, back = recorded(b, "greatest", GREATEST)
+    same([(row["bytes"], row["name"], row["caller"], row["odd"]) for row in sizes],
+         [("1000001", "more", "many", "1"), ("1000000", "many", "many", "0")]
+         + [("51999", "odd", "few", "1"), ("51998", "even", "few", "0"), ("51997", "odd", "few", "1")])
+    assert sizes[0]["stack"].endswith("main > many") and sizes[2]["stack"].endswith("thread > few"), sizes
+    same(least, [{"n": "3", "bytes": "-3"}])
+    same([row["ms"] for row in times], ["80", "40"])
+    assert times[0]["caller"] == "main" and 80e6 <= int(times[0]["ns"]) < 20e9, times
+    same((len(back), {row["result"] for row in back}), (64, {"7"}))
+
+
+@case
+def the_greatest_while_handlers_add(b):
+    """Each call of the loop is greater than all before: a row is written all the time, and handlers come in the middle."""
+    built(b, "greatest", SLOWEST)
+    script = """let s = slowest("s", 3, ["bytes", "low"]); at("measured").on_enter(|c| s.add(c.arg1, [c.arg1 & 0xffff]));"""
+    for run in range(5):
+        status, out, _ = b.run(["-q", "--eval", script], [b.path("greatest"), "again"])
+        same((status, out), (0, "2\n"))
+        status, out, _ = b.sptrace_says("report", "script", "-i", "t.data", "--format", "csv", "--eval", script)
+        got = [(int(row["bytes"]), int(row["low"])) for row in csv.DictReader(io.StringIO(out))]
+        same(got, [(n, n & 0xffff) for n in (2399999, 2399998, 2399997)])
+
+
+OWN_TIMES = r"""
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+#define F __attribute__((noinline, noclone))
+volatile int sink;
+static jmp_buf out;
+F void waits(int ms) { usleep(ms * 1000); sink++; }
+F void leaf(int ms) { waits(ms); sink++; }
+F void outer(int own) { waits(own); leaf(30); leaf(20); sink++; }
+F int again(int n) { waits(2); int left = n ? again(n - 1) : 0; sink++; return left + 1; }
+F void leaves(int n) { waits(10); if (n) longjmp(out, 1); sink++; }
+F void left(void) { if (!setjmp(out)) leaves(1); waits(5); sink++; }
+static void handler(int n) { leaf(n & 1); }
+F void interrupted(void) {
+    signal(SIGALRM, handler);
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 2000}, {0, 2000}}, 0);
+    for (int i = 0; i < 2000000; i++) sink += i;
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, 0);
+}
+F void all(void) { outer(15); again(7); sink++; for (int i = 0; i < 3000; i++) leaf(0); interrupted(); sink++; }
+static void *thread(void *x) { all(); return x; }
+int main(void) {
+    pthread_t t;
+    pthread_create(&t, 0, thread, 0);
+    all();
+    pthread_join(t, 0);
+    left();
+    printf("done\n");
+    return 0;
+}
+"""
+# `waits` is timed by another payload, so its time is its callers' own.
+OWN = """
+let own = sum("own", ["which"], ["ns"]); let whole = sum("whole", ["which"], ["ns"]); let least = min("least", [], "ns");
+at("outer").on_exit(|c| { own.add(1, c.self_time); whole.add(1, c.elapsed); }); at("leaf").on_exit(|c| { own.add(2, c.self_time); whole.add(2, c.elapsed); });
+at("again").on_exit(|c| { own.add(3, c.self_time); whole.add(3, c.elapsed); }); at("all").on_exit(|c| { own.add(4, c.self_time); whole.add(4, c.elapsed); });
+at("le*").on_exit(|c| least.add(c.self_time)); at("left").on_exit(|c| { own.add(5, c.self_time); whole.add(5, c.elapsed); });
+at("waits").on_exit(|c| whole.add(6, c.elapsed));
+"""
+
+
+@case
+def time_without_that_inside(b):
+    """What a call takes off is what calls inside have taken: in all nothing is counted twice, nothing is missing."""
+    built(b, "own", OWN_TIMES)
+    for options in [], ["-A", "leaf@arg1/i32,retval/i32"]:
+        own, whole, least = recorded(b, "own", OWN, *options)
+        own, whole = ({which: ns for (which,), ns in summed(rows, "which", "ns").items()} for rows in (own, whole))
+        # Of two threads. A handler that comes in the midst of a payload of a return may be counted twice.
+        parts = own["1"] + own["2"] + own["3"] + own["4"]
+        assert abs(parts - whole["4"]) < 2e6, (parts, whole)
+        assert 2 * 50e6 <= own["2"] <= whole["2"], (own, whole)
+        assert 2 * 15e6 <= own["1"] <= whole["1"] - 2 * 50e6, (own, whole)
+        # Each of eight calls in one another waits for 2 ms.
+        assert 2 * 16e6 <= own["3"] < whole["3"] and whole["3"] >= 2 * (8 + 7 + 6 + 5 + 4 + 3 + 2 + 1) * 2e6, (own, whole)
+        # Of what was jumped out of nothing is known: it is its caller's own.
+        assert own["5"] == whole["5"] >= 15e6, (own, whole)
+        assert 0 <= int(least[0]["min_ns"]), least
+
+
+LINES = """
+let rows = table("rows", ["tid", "n", "caller", "name"]); let few = table("few", ["n"]);
+at("measured").on_enter(|c| { if c.arg1 < 100000 { rows.add([c.tid, c.arg1, c.caller, c.str(2)]); } });
+at("many").on_enter(|c| { few.add(7); few.add([8]); c.print("many are called by {}", c.caller); });
+at("slow").on_exit(|c| { c.print("slow({}) took {} ns in {}", c.arg1, c.elapsed, c.stack(2)); });
+at("thread").on_enter(|c| c.print("a thread")); at("measured").on_enter(|c| if c.arg1 < 0 { c.print("{}, {}", c.arg1, c.str(2)) });
+"""
+
+
+@case
+def rows_and_lines_in_the_order_of_time(b):
+    """Of all threads, each with as much room; what has none is counted, and nothing is in the program's output."""
+    built(b, "greatest", SLOWEST)
+    rows, few = recorded(b, "greatest", LINES)
+    # A thousand of each thread's two thousand.
+    starts = {int(row["n"]) // 10000 for row in rows}
+    same((len(rows), starts), (5000, {1, 2, 3, 4, 5}))
+    of = {}
+    for row in rows: of.setdefault(row["tid"], []).append((int(row["n"]), row["caller"], row["name"]))
+    same(sorted(len(one) for one in of.values()), [1000] * 5)
+    for one in of.values():
+        start = one[0][0]
+        same(one, [(start + i * 7 % 2000, "few", ("even", "odd")[i % 2]) for i in range(1000)])
+    same([row["n"] for row in few], ["7", "8"])
+    _, text, err = b.sptrace_says("report", "script", "-i", "t.data", "greatest.rhai")
+    assert err == "" and "(5001 rows had no room in the program, where there are 1000 of a thread)" in text, text
+    lines = [line.split(None, 3) for line in text.splitlines()]
+    lines = [(line[2], line[3]) for line in lines if len(line) == 4 and line[1] in ("s", "ms", "us", "ns") and line[2].isdigit()]
+    said = [line for _, line in lines]
+    same(sorted(said[:4]), ["a thread"] * 4)
+    same(len({tid for tid, _ in lines[:4]}), 4)
+    same(said[4:6], ["many are called by main", "-3, negative"])
+    same([line.split(" took ")[0] for line in said[6:]], [f"slow({n})" for n in (1, 1, 1, 80, 1, 40, 1, 1)])
+    assert all(line.endswith(" ns in main") or line.endswith(" > main") for line in said[6:]), said
+    # The recording's end has shown the same.
+    status, out, err = b.run(["-S", "greatest.rhai"], [b.path("greatest")])
+    same((status, out), (0, "done\n"), err)
+    assert "many are called by main" in err and err.index("a thread") < err.index("-3, negative"), err
+    assert "lines had no room" not in err, err
+
+
+RETURNED = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#define F __attribute__((noinline, noclone))
+struct order { long number; int kind; short price; };
+volatile int sink;
+F char *named(int n, char *to) { sprintf(to, "name %d", n % 3); return to; }
+F const char *none(int n) { return n ? (char *)(long)n : 0; }
+F int fills(struct order *order, int n) { order->number = n; order->kind = -n; order->price = (short)(2 * n); return n; }
+F int forgets(char *page) { munmap(page, 4096); return 3; }
+static void *thread(void *x) { char to[32]; for (int i = 0; i < 30; i++) sink += named(i, to)[5]; return x; }
+int main(void) {
+    char to[32];
+    struct order order = {0, 0, 0};
+    for (int i = 0; i < 30; i++) sink += named(i, to)[5];
+    for (int i = 0; i < 5; i++) sink += none(i) != 0;
+    for (int i = 1; i < 4; i++) sink += fills(&order, i);
+    char *page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    strcpy(page, "gone");
+    sink += forgets(page);
+    pthread_t t;
+    pthread_create(&t, 0, thread, 0);
+    pthread_join(t, 0);
+    char *path = realpath("/proc/../usr/bin/../bin", 0);
+    char at[] = "/tmp/hereXXXXXX", link[64] = "";
+    close(mkstemp(at));
+    if (unlink(at) || symlink("there", at)) abort();
+    int length = (int)readlink(at, link, 63);
+    printf("%s %d %s\n", path, length, link);
+    unlink(at);
+    free(path);
+    return 0;
+}
+"""
+AT_END = """
+let names = count("names", ["text", "at"]); let found = count("found", ["path"]); let orders = sum("orders", ["kind", "result"], ["price"]);
+let pages = count("pages", ["text", "result"]); let times = slowest("times", 3, ["ns", "text"]);
+at("named").on_exit(|c| { names.add([c.result_str(), c.str(2)]); if c.result == "name 1" { times.add(c.elapsed, [c.result_str()]); } });
+at("none").on_exit(|c| if c.result != "x" { found.add(c.result_str()); });
+at("realpath*").on_exit(|c| found.add(c.result_str())); at("forgets").on_exit(|c| pages.add([c.str(1), c.result]));
+at("fills").on_exit(|c| orders.add([c.order.kind, c.result], c.order.price));
+"""
+LINKED = """record_syscalls("all"); let links = count("links", ["from", "to"]);
+syscalls("readlink").on_exit(|c| if c.result == 5 { links.add([c.str(1), c.str(2)]); });"""
+
+
+@case
+def texts_at_returns(b):
+    """Of results and of what a call has filled, in threads, and where nothing is there any more."""
+    built(b, "returned", RETURNED)
+    for options in [], ["-A", "named@arg1/i32,retval/s"]:
+        names, found, orders, pages, times = recorded(b, "returned", AT_END, *options)
+        same(summed(names, "text", "at", "count"), {(f"name {n}", f"name {n}"): 20 for n in range(3)})
+        same(summed(found, "path", "count"), {("?",): 5, ("/usr/bin",): 1})
+        same(summed(orders, "kind", "result", "price"), {(str(-n), str(n)): 2 * n for n in range(1, 4)})
+        same(summed(pages, "text", "result", "count"), {("?", "3"): 1})
+        same([row["text"] for row in times], ["name 1"] * 3)
+    same(b.run(["-q", "--eval", LINKED], [b.path("returned")])[:2], (0, "/usr/bin 5 there\n"))
+    _, text, _ = b.sptrace_says("report", "script", "-i", "t.data", "--format", "csv", "--eval", LINKED)
+    [link] = csv.DictReader(io.StringIO(text))
+    assert link["from"].startswith("/tmp/here") and (link["to"], link["count"]) == ("there", "1"), text
+
+
 STATES = """let inside = thread_var("inside"); let last = thread_var("last"); let t = count("t", ["inside", "last"]); let s = sum("s", [], ["of"]);
 at("twice").on_enter(|c| { inside.set(1); last.add(2); }); at("twice").on_exit(|c| inside.set(0));
 at("probe").on_enter(|c| { t.add([inside.get(), last.get() >> 7]); if inside.get() == 1 && c.arg1 == 100 { c.record(); } });
@@ -412,6 +657,7 @@ def callers_are_keys_alone(b):
         "let k = c.str(1); t.add(k)": "c.str() is a key",
         "t.add(c.str(8))": "an argument in a register",
         "t.add(c.str(1)); t.add(c.stack(2))": "another payload adds something else",
+        "t.add(c.result_str())": "not known when a call begins",
         "t.add(c.stack)": "how many callers",
         "let k = c.stack(2); t.add(k)": "a stack is a key",
         "s.add(1, c.stack(2))": "a stack is a key",

@@ -394,9 +394,11 @@ def ready_scripts_count_inside_of_the_program(b):
 def ready_scripts_look_at_returns_inside_of_the_program(b):
     """Two of twenty calls of handle(n) sleep for 20 ms; one of four calls of open finds no file."""
     sheets = lambda given: [block.splitlines() for block in run(b, "-q", "-S", given)[0].split("\n\n")]
-    spread, total, longest = sheets("latency --of=handle --min=15ms")
+    spread, total, longest, worst = sheets("latency --of=handle --min=15ms")
     same((spread[0], sum(int(line.split()[4]) for line in spread[2:]), total[2].split()[0]), ("duration", 2, "2"))
     assert longest[2].split()[2] == "ms" and 20 <= float(longest[2].split()[1]) < 10_000, longest
+    same([line.split()[1:3] for line in worst[2:]], [["ms", "event_loop"]] * 2)
+    same(worst[2].split()[:2], longest[2].split()[1:])
     functions = {line.split()[-1] for line in b.report("functions").splitlines() if line}
     assert "handle" not in functions and "reread" in functions, functions
     same(sheets("latency --of=handle")[1][2].split()[0], "20")

@@ -96,8 +96,8 @@ impl Payloads {
             columns.push(keys.into_iter().map(|(column, _)| column).collect());
         }
         let tables = Tables::telling(forms);
-        let has_variables = all.iter().any(|one| one.acts.uses_variables());
-        let tables = match has_variables {
+        let needs_set = all.iter().any(|one| one.acts.needs_set());
+        let tables = match needs_set {
             true => tables.with_variables(),
             false => tables,
         };
@@ -117,7 +117,7 @@ impl Payloads {
 
     /// True if one asks how long a call took: the clock has to be known.
     pub fn ask_time(&self) -> bool {
-        self.all.iter().any(|one| one.acts.uses(Source::Elapsed))
+        self.all.iter().any(|one| one.acts.is_timed())
     }
 
     /// With a clock of so many ticks a second.
@@ -260,6 +260,9 @@ impl Chosen {
             return;
         }
         match exit.keep() {
+            Ok(_) if exit.texts().len() > MOST_TEXTS => {
+                self.trouble(format!("{what}: {}", ActsError::Texts));
+            }
             Ok(kept) => all.exit = Some(Exit { acts: exit, kept }),
             Err(error) => self.trouble(format!("{what}: {error}")),
         }

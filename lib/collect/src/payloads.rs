@@ -15,8 +15,8 @@ use sptrace_payload::slot_code::{SlotCode, slot_code};
 use sptrace_payload::tables::Tables;
 use sptrace_wire::control::block;
 use sptrace_wire::plan::{
-    Comparison, Failure, FunctionValues, NO_SOURCE, SOURCE_CALLER, SOURCE_STACK, SOURCE_VECTOR,
-    SYSTEM_ENTRIES, SlotActs, TEXTS, ValuesHead,
+    Comparison, Failure, FunctionValues, NO_SOURCE, SOURCE_CALLER, SOURCE_INSIDE, SOURCE_STACK,
+    SOURCE_VECTOR, SYSTEM_ENTRIES, SlotActs, TEXTS, ValuesHead,
 };
 use sptrace_wire::record::{FRAME_SYSTEM, FRAME_VALUES};
 
@@ -65,6 +65,10 @@ const THREAD: Thread = Thread {
     bids: block::BIDS,
     has_bidden: block::HAS_BIDDEN,
 };
+
+const _: () = assert!(sptrace_payload::text::RESULT == sptrace_wire::plan::RESULT_TEXT);
+// What the code adds up there the agent keeps for it.
+const _: () = assert!(sptrace_payload::tables::INSIDE_AT as u64 == sptrace_wire::plan::INSIDE_AT);
 
 // The code passes such frames over where it walks them.
 const _: () = assert!((NO_CALL as u64) << 56 & FRAME_VALUES != 0);
@@ -219,7 +223,8 @@ fn keep(values: &mut FunctionValues, exit: &Exit) {
     let number = |i: usize| exit.kept.get(i).map_or(NO_SOURCE, |of| number_of(*of));
     values.kept_first = number(0);
     values.kept_second = number(1);
-    values.exit_needs_clock = u8::from(exit.acts.uses(Source::Elapsed));
+    values.exit_needs_clock = u8::from(exit.acts.is_timed());
+    values.exit_texts = texts_of(&exit.acts);
     values.exit_needs_errno = u8::from(exit.acts.uses(Source::Errno));
 }
 
@@ -229,6 +234,7 @@ fn number_of(source: Source) -> u8 {
         Source::Argument(n) => n,
         Source::Stack(n) => SOURCE_STACK.saturating_add(n),
         Source::Caller => SOURCE_CALLER,
+        Source::Inside => SOURCE_INSIDE,
         _ => NO_SOURCE,
     }
 }

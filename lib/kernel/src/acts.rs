@@ -7,7 +7,8 @@
 //!
 //! Must not know: tracefs's files, which functions there are, and scripts.
 
-use sptrace_payload::acts::{Acts, Step, bucket_of};
+use sptrace_payload::acted::bucket_of;
+use sptrace_payload::acts::{Acts, Step};
 use sptrace_payload::program::{Binary, Expression, Source, Width};
 use sptrace_payload::tables::{BUCKETS, Kind};
 use std::collections::{BTreeMap, HashMap};
@@ -224,8 +225,12 @@ impl Compiler<'_> {
         if names.len() + usize::from(is_one_more) > MOST_KEYS {
             return refuse("the kernel's histograms have three keys, with the value that is added");
         }
-        if self.kinds.get(table).is_none() {
-            return refuse("there is no such sheet");
+        match self.kinds.get(table) {
+            None => return refuse("there is no such sheet"),
+            Some(kind) if kind.has_single_rows() => {
+                return refuse("the kernel adds up: it keeps no rows of single calls");
+            }
+            Some(_) => {}
         }
         let condition = all(so, &mut fetched)?;
         Ok((condition != Truth::Never).then_some(Counter {
@@ -490,6 +495,8 @@ pub fn kept(kind: Kind, values: &[(u64, u64)]) -> (u64, Vec<u64>) {
             let products = values.iter().map(|(v, times)| v.wrapping_mul(*times));
             vec![products.fold(0, u64::wrapping_add)]
         }
+        // Such a table is refused.
+        Kind::Slowest(_) | Kind::Rows => Vec::new(),
         Kind::Least => vec![signed.min().unwrap_or(0) as u64],
         Kind::Greatest => vec![signed.max().unwrap_or(0) as u64],
         Kind::Histogram => {
@@ -552,7 +559,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_cannot_do_is_refused_with_a_reason() {
-        let of = |value: Expression| {
+        let into = |kind: Kind, value: Expression| {
             let keys = vec![value];
             let value = Expression::Constant(1);
             let steps = vec![Step::Add {
@@ -561,8 +568,13 @@ mod tests {
                 value,
             }];
             let records = false;
-            compile(&Acts { steps, records }, &[Kind::Count])
+            compile(&Acts { steps, records }, &[kind])
         };
+        for kind in [Kind::Slowest(3), Kind::Rows] {
+            let refused = into(kind, argument(0)).unwrap_err();
+            assert!(refused.reason.contains("single calls"), "{refused:?}");
+        }
+        let of = |value: Expression| into(Kind::Count, value);
         let refused = of(argument(0).with(Binary::ShiftLeft, 2)).unwrap_err();
         assert!(refused.reason.contains("do not calculate"), "{refused:?}");
         assert!(of(Expression::Constant(3)).is_err());

@@ -1,21 +1,16 @@
 //! What a payload does at a call beside or instead of its record: it adds to tables, and says
 //! whether the call is recorded.
 //!
-//! [`Acts`] is the form; [`check()`] says whether one can be compiled, and [`interpret()`] what it
-//! means, one step after the other. [`mod@crate::acts_code`] makes native code of it. There is no
-//! way back in it, so it ends. Must not know where tables lie.
-
-use std::cell::Cell;
-use std::collections::BTreeMap;
+//! [`Acts`] is the form; [`check()`] says whether one can be compiled, and [`mod@crate::acted`]
+//! what it means. [`mod@crate::acts_code`] makes native code of it. There is no way back in it, so
+//! it ends. Must not know where tables lie.
 
 use thiserror::Error;
 
 use crate::callers;
 use crate::contract::in_place::MOST_KEPT;
-use crate::interpret::{Call, Memory, word_of};
 use crate::program::{Expression, Source};
-use crate::tables::{BUCKETS, Kind, MOST_KEYS, MOST_VARIABLES, Row};
-use crate::text;
+use crate::tables::{MOST_KEYS, MOST_VARIABLES, Tables};
 
 /// What a payload does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,8 +124,8 @@ pub enum ActsError {
     Table,
     /// Too many words of the call.
     #[error(
-        "more than {MOST_KEPT} arguments are used when the call returns, c.caller and c.stack \
-         counted as one"
+        "more than {MOST_KEPT} arguments are used when the call returns, c.self_time counted as one, \
+         and c.caller with c.stack"
     )]
     Kept,
     /// More texts.
@@ -181,10 +176,41 @@ impl Acts {
         self.any_step(&|step| matches!(step, Step::Add { .. }))
     }
 
+    /// True if something is added to a table whose rows each stand for one addition.
+    pub fn adds_rows(&self, tables: &Tables) -> bool {
+        let has_rows = |table: &u8| {
+            let table = tables.all.get(usize::from(*table));
+            table.is_some_and(|table| table.kind.has_single_rows())
+        };
+        self.any_step(&|step| matches!(step, Step::Add { table, .. } if has_rows(table)))
+    }
+
     /// True if a variable of the thread is set or asked for.
     pub fn uses_variables(&self) -> bool {
         let is_asked = (0..MOST_VARIABLES).any(|n| self.uses(Source::Variable(n)));
         is_asked || self.any_step(&|step| matches!(step, Step::Keep(..) | Step::Increase(..)))
+    }
+
+    /// At a return: the number of the word that is kept for [`Source::SelfTime`].
+    pub fn self_time(&self) -> Option<u8> {
+        (0..MOST_KEPT as u8).find(|n| self.uses(Source::SelfTime(*n)))
+    }
+
+    /// True if it has to be known how long a call takes.
+    pub fn is_timed(&self) -> bool {
+        self.uses(Source::Elapsed) || self.self_time().is_some()
+    }
+
+    /// How many locals acts of a return may have: what is found out of time stands in the place of
+    /// the last ones.
+    pub fn most_locals(&self) -> u8 {
+        let taken = u8::from(self.is_timed()) + u8::from(self.self_time().is_some());
+        MOST_LOCALS - taken
+    }
+
+    /// True if the thread's set of tables is needed.
+    pub fn needs_set(&self) -> bool {
+        self.adds() || self.uses_variables() || self.self_time().is_some()
     }
 
     /// True if the slow path alone can run them.
@@ -202,8 +228,8 @@ impl Acts {
         any(&self.steps, is_it)
     }
 
-    /// What the slow path finds out, each once: texts that are compared, as [`Source::Text`] has
-    /// them, and [`text::DEPTH`].
+    /// What the slow path finds out, each once: texts, as [`Source::text`] has them, and
+    /// [`crate::text::DEPTH`].
     pub fn texts(&self) -> Vec<(u8, u16)> {
         let mut all = Vec::new();
         for expression in self.expressions() {
@@ -272,6 +298,8 @@ impl Acts {
             let source = match source {
                 Source::Argument(_) | Source::Stack(_) | Source::StackPointer => source,
                 Source::Caller | Source::Callers(_) => Source::Caller,
+                Source::SelfTime(_) => Source::Inside,
+                Source::Text(argument, _) => Source::Argument(argument),
                 _ => return Some(source.into()),
             };
             let known = kept.iter().position(|known| *known == source);
@@ -281,6 +309,8 @@ impl Acts {
             });
             let kept = match wanted {
                 Source::Callers(count) => Source::KeptCallers(count, at as u8),
+                Source::SelfTime(_) => Source::SelfTime(at as u8),
+                Source::Text(_, length) => Source::KeptText(at as u8, length),
                 _ => Source::Kept(at as u8),
             };
             (at < MOST_KEPT).then_some(kept.into())
@@ -372,12 +402,7 @@ fn replace(steps: &mut [Step], of: &mut Replace<'_>) -> Option<()> {
 fn collect_texts(expression: &Expression, all: &mut Vec<(u8, u16)>) {
     match expression {
         Expression::Source(source) => {
-            let found = match source {
-                Source::Text(argument, length) => (*argument, *length),
-                Source::Depth => text::DEPTH,
-                _ => return,
-            };
-            if !all.contains(&found) {
+            if let Some(found) = source.text().filter(|found| !all.contains(found)) {
                 all.push(found);
             }
         }
@@ -468,194 +493,6 @@ fn check_steps(
     Ok(())
 }
 
-/// Rows by table and keys.
-pub type Sums = BTreeMap<(u8, Vec<u64>), Row>;
-
-/// Does what acts say, and gives whether the call is recorded. Counters begin at nothing.
-pub fn interpret(
-    acts: &Acts,
-    call: &Call,
-    memory: &dyn Memory,
-    kinds: &[Kind],
-    sums: &mut Sums,
-) -> bool {
-    interpret_active(acts, call, memory, (kinds, sums)).is_recorded
-}
-
-/// What acts have come to at a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CameTo {
-    /// The call is recorded.
-    pub is_recorded: bool,
-    /// What is done to it, by the numbers of [`Act`].
-    pub done: [Option<u64>; 4],
-    /// What the host is bidden do: bits by numbers.
-    pub bids: u32,
-}
-
-/// The same, with all that the acts have come to.
-pub fn interpret_active(
-    acts: &Acts,
-    call: &Call,
-    memory: &dyn Memory,
-    (kinds, sums): (&[Kind], &mut Sums),
-) -> CameTo {
-    let mut run = Run {
-        word: Box::new(|e, locals| word_of(e, call, memory, locals)),
-        told: Box::new(|key| told(key, call, memory)),
-        locals: [0; MOST_LOCALS as usize],
-        came: CameTo {
-            is_recorded: acts.records,
-            ..CameTo::default()
-        },
-        counters: [0; MOST_COUNTERS as usize],
-        variables: &call.variables,
-        kinds,
-        sums,
-    };
-    run.all(&acts.steps);
-    run.came
-}
-
-/// What an expression gives, with locals.
-type Word<'a> = dyn Fn(&Expression, &[u64]) -> u64 + 'a;
-/// What a row tells of a key.
-type Tells<'a> = dyn Fn(&Expression) -> Vec<u64> + 'a;
-
-struct Run<'a> {
-    word: Box<Word<'a>>,
-    told: Box<Tells<'a>>,
-    locals: [u64; MOST_LOCALS as usize],
-    came: CameTo,
-    counters: [u64; MOST_COUNTERS as usize],
-    variables: &'a [Cell<u64>],
-    kinds: &'a [Kind],
-    sums: &'a mut Sums,
-}
-
-impl Run<'_> {
-    fn all(&mut self, steps: &[Step]) {
-        for step in steps {
-            match step {
-                Step::Set(local, value) => {
-                    let word = (self.word)(value, &self.locals);
-                    if let Some(local) = self.locals.get_mut(usize::from(*local)) {
-                        *local = word;
-                    }
-                }
-                Step::If(condition, then, or) => match (self.word)(condition, &self.locals) {
-                    0 => self.all(or),
-                    _ => self.all(then),
-                },
-                Step::Add { table, keys, value } => {
-                    let told = keys.iter().flat_map(|key| (self.told)(key)).collect();
-                    let keys = keys.iter().map(|k| (self.word)(k, &self.locals)).collect();
-                    let value = (self.word)(value, &self.locals);
-                    self.add(*table, (keys, told), value);
-                }
-                Step::Record => self.came.is_recorded = true,
-                Step::Bid(number) => {
-                    self.came.is_recorded = true;
-                    self.came.bids |= 1u32.checked_shl((*number).into()).unwrap_or(0);
-                }
-                Step::Keep(variable, value) => {
-                    let word = (self.word)(value, &self.locals);
-                    self.keep(*variable, |_| word);
-                }
-                Step::Increase(variable, value) => {
-                    let word = (self.word)(value, &self.locals);
-                    self.keep(*variable, |known| known.wrapping_add(word));
-                }
-                Step::Next(local, counter) => {
-                    let counter = self.counters.get_mut(usize::from(*counter));
-                    let local = self.locals.get_mut(usize::from(*local));
-                    if let (Some(counter), Some(local)) = (counter, local) {
-                        *counter += 1;
-                        *local = *counter;
-                    }
-                }
-                Step::Act(act, value) => {
-                    let word = (self.word)(value, &self.locals);
-                    self.came.is_recorded = true;
-                    if let Some(done) = self.came.done.get_mut(usize::from(act.number())) {
-                        *done = Some(word);
-                    }
-                }
-            }
-        }
-    }
-
-    fn keep(&self, variable: u8, of: impl Fn(u64) -> u64) {
-        if let Some(variable) = self.variables.get(usize::from(variable)) {
-            variable.set(of(variable.get()));
-        }
-    }
-
-    fn add(&mut self, table: u8, (keys, told): (Vec<u64>, Vec<u64>), value: u64) {
-        let Some(kind) = self.kinds.get(usize::from(table)).copied() else {
-            return;
-        };
-        let one = Row {
-            keys: keys.clone(),
-            told,
-            count: if kind == Kind::Count { value } else { 1 },
-            values: match kind {
-                Kind::Count => Vec::new(),
-                Kind::Sum | Kind::Least | Kind::Greatest => vec![value],
-                Kind::Histogram => {
-                    let mut buckets = vec![0; BUCKETS];
-                    if let Some(bucket) = buckets.get_mut(bucket_of(value)) {
-                        *bucket = 1;
-                    }
-                    buckets
-                }
-            },
-        };
-        match self.sums.entry((table, keys)) {
-            std::collections::btree_map::Entry::Vacant(place) => {
-                place.insert(one);
-            }
-            std::collections::btree_map::Entry::Occupied(mut place) => {
-                place.get_mut().merge(&one, kind);
-            }
-        }
-    }
-}
-
-/// What a row tells of a key.
-fn told(key: &Expression, call: &Call, memory: &dyn Memory) -> Vec<u64> {
-    let Expression::Source(source) = key else {
-        return Vec::new();
-    };
-    if let Source::Text(argument, text::TOLD) = source {
-        let at = call.arguments.get(usize::from(*argument));
-        return told_text(at.copied().unwrap_or(0), memory);
-    }
-    let (places, words) = (call.stack(*source), source.told_words());
-    places.map_or_else(Vec::new, |places| callers::told(&places, words))
-}
-
-/// The same of a text, as much of it as can be read.
-fn told_text(address: u64, memory: &dyn Memory) -> Vec<u64> {
-    let mut bytes = Vec::new();
-    for at in 0..text::TOLD_BYTES as u64 {
-        let mut byte = [0];
-        if memory.read(address.wrapping_add(at), &mut byte) == 0 || byte == [0] {
-            break;
-        }
-        bytes.extend(byte);
-    }
-    text::words(&bytes)
-}
-
-/// The bucket of a value: 0 up to zero, n from 2^(n-1) on.
-pub const fn bucket_of(value: u64) -> usize {
-    match value as i64 {
-        1.. => 64 - value.leading_zeros() as usize,
-        _ => 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -683,11 +520,5 @@ mod tests {
             records: false,
         };
         assert_eq!(check(&local, &[]), Err(ActsError::Locals));
-    }
-
-    #[test]
-    fn buckets_begin_at_powers_of_two() {
-        assert_eq!([0, 1, 2, 3, 4].map(bucket_of), [0, 1, 2, 2, 3]);
-        assert_eq!((bucket_of(u64::MAX), bucket_of(i64::MAX as u64)), (0, 63));
     }
 }

@@ -9,7 +9,7 @@ use iced_x86::code_asm::registers::*;
 use iced_x86::code_asm::*;
 use iced_x86::{Decoder, DecoderOptions, IcedError};
 
-use crate::acts::{Act, Acts, ActsError, DEEPEST, MOST_LOCALS, Step, check};
+use crate::acts::{Act, Acts, ActsError, DEEPEST, Step, check};
 use crate::below::*;
 use crate::compile::CompileError;
 use crate::contract::in_place::*;
@@ -18,7 +18,7 @@ use crate::program::{Expression, Source};
 use crate::tables::{
     BEING_TAKEN, HEAD_BYTES, Kind, PROBES, SPREAD, TAKEN, Table, Tables, VARIABLES_AT,
 };
-use crate::text::{TOLD, TOLD_BYTES};
+use crate::text::{TOLD_BYTES, TOLD_WORDS};
 use crate::told_code::Told;
 
 /// Where the thread's words are, by displacement from gs.
@@ -94,11 +94,10 @@ pub fn exit_code(
     if acts.records || acts.asks_for_record() {
         return Err(ActsError::Late.into());
     }
-    let is_timed = acts.uses(Source::Elapsed);
-    if is_timed && acts.locals() >= MOST_LOCALS {
+    if acts.locals() > acts.most_locals() {
         return Err(ActsError::Locals.into());
     }
-    Ok(match writer.returns(acts, is_timed.then_some(tick_ns))? {
+    Ok(match writer.returns(acts, tick_ns)? {
         true => Some(writer.code.a.assemble(0)?),
         false => None,
     })
@@ -190,7 +189,8 @@ impl<'a> Writer<'a> {
         let (mut muted, undecided) = (self.code.a.create_label(), self.code.a.create_label());
         self.code.a.cmp(qword_ptr(self.thread.muted).gs(), 0)?;
         self.code.a.jne(muted)?;
-        if acts.adds() || acts.uses_variables() {
+        let keeps_inside = entry.kept.unwrap_or_default().contains(&Source::Inside);
+        if acts.needs_set() || keeps_inside {
             self.code.a.cmp(qword_ptr(self.thread.tables).gs(), 0)?;
             self.code.a.je(undecided)?;
         }
@@ -221,32 +221,29 @@ impl<'a> Writer<'a> {
         self.end(undecided)
     }
 
-    /// Acts of a return; `tick_ns`: they ask how long the call took.
-    fn returns(&mut self, acts: &Acts, tick_ns: Option<u64>) -> Made {
+    /// Acts of a return.
+    fn returns(&mut self, acts: &Acts, tick_ns: u64) -> Made {
         self.code.exit = Some(ExitWords {
             errno_at: self.thread.errno,
             elapsed_at: ELAPSED_AT,
+            self_at: SELF_AT,
         });
         let (mut muted, undecided) = (self.code.a.create_label(), self.code.a.create_label());
         let a = &mut self.code.a;
         a.cmp(qword_ptr(self.thread.muted).gs(), 0)?;
         a.jne(muted)?;
-        if acts.adds() || acts.uses_variables() {
+        if acts.needs_set() {
             a.cmp(qword_ptr(self.thread.tables).gs(), 0)?;
             a.je(undecided)?;
         }
-        if let Some(tick_ns) = tick_ns {
-            a.rdtsc()?;
-            a.shl(rdx, 32)?;
-            a.or(rax, rdx)?;
-            a.mov(rdx, qword_ptr(self.thread.top_frame).gs())?;
-            a.sub(rax, qword_ptr(rdx + (FRAME_WORD - FRAME_BYTES)))?;
-            a.mov(rcx, tick_ns)?;
-            a.mul(rcx)?;
-            a.shrd(rax, rdx, 32)?;
-            a.mov(qword_ptr(rsp + ELAPSED_AT), rax)?;
+        if acts.is_timed() {
+            self.elapsed(tick_ns)?;
         }
-        a.mov(rdx, qword_ptr(self.thread.top_frame).gs())?;
+        let top_frame = qword_ptr(self.thread.top_frame).gs();
+        self.code.a.mov(rdx, top_frame)?;
+        if let Some(kept) = acts.self_time() {
+            self.self_time(kept)?;
+        }
         self.clear_locals(acts)?;
         if !self.steps(&acts.steps, 0)? {
             return Ok(false);
@@ -450,12 +447,14 @@ impl<'a> Writer<'a> {
         let Some(table) = self.tables.all.get(usize::from(table)).copied() else {
             return Ok(false);
         };
+        match table.kind {
+            Kind::Slowest(_) => return self.add_greatest(table, keys, value),
+            Kind::Rows => return self.append(table, keys),
+            _ => {}
+        }
         let is_one = table.kind == Kind::Count && *value == Expression::Constant(1);
-        for (at, word) in (0i32..).map(|i| KEYS_AT - 8 * i).zip(keys) {
-            if !self.code.word(word)? {
-                return Ok(false);
-            }
-            self.code.a.mov(qword_ptr(rsp + at), rax)?;
+        if !self.keys(keys)? {
+            return Ok(false);
         }
         if !is_one {
             if !self.code.word(value)? {
@@ -477,17 +476,50 @@ impl<'a> Writer<'a> {
         Ok(true)
     }
 
+    /// Puts keys where they are kept.
+    pub(crate) fn keys(&mut self, keys: &[Expression]) -> Made {
+        for (at, word) in (0i32..).map(|i| KEYS_AT - 8 * i).zip(keys) {
+            if !self.code.word(word)? {
+                return Ok(false);
+            }
+            self.code.a.mov(qword_ptr(rsp + at), rax)?;
+        }
+        Ok(true)
+    }
+
+    /// What a new row of a table is told of these keys, and where in the row that is.
+    pub(crate) fn told(&self, table: Table, keys: &[Expression]) -> Vec<(Told, u32)> {
+        let texts = &self.code.texts.0;
+        let told_of = |key| told_of(key, texts, self.thread.told);
+        let told = keys.iter().enumerate();
+        let told = told.filter_map(|(i, key)| Some((told_of(key)?, table.told_at(i))));
+        told.collect()
+    }
+
+    /// Writes keys, and what they stand for, into the row at rcx, less `row`.
+    pub(crate) fn write_keys(
+        &mut self,
+        (keys, row): (u8, i32),
+        told: Vec<(Told, u32)>,
+    ) -> Result<(), IcedError> {
+        let a = &mut self.code.a;
+        for key in 0..i32::from(keys) {
+            a.mov(rax, qword_ptr(rsp + (KEYS_AT - 8 * key)))?;
+            a.mov(qword_ptr(rcx + (row + 8 + 8 * key)), rax)?;
+        }
+        for (told, at) in told {
+            self.code.tell(told, row + at as i32)?;
+        }
+        Ok(())
+    }
+
     fn find_row(
         &mut self,
         table: Table,
         keys: &[Expression],
         done: CodeLabel,
     ) -> Result<(), IcedError> {
-        let told = keys.iter().enumerate();
-        let texts = &self.code.texts.0;
-        let told_of = |key| told_of(key, texts, self.thread.told);
-        let told = told.filter_map(|(i, key)| Some((told_of(key)?, table.told_at(i))));
-        let (told, keys) = (told.collect(), keys.len());
+        let (told, keys) = (self.told(table, keys), keys.len());
         let a = &mut self.code.a;
         let mut cold = Cold {
             table,
@@ -576,6 +608,8 @@ impl<'a> Writer<'a> {
                 a.inc(qword_ptr(rcx + rax * 8 + (count + 8)))?;
                 self.has_changed()?;
             }
+            // It has rows of its own.
+            Kind::Slowest(_) | Kind::Rows => return Ok(()),
         }
         self.code.a.inc(qword_ptr(rcx + count))
     }
@@ -594,13 +628,7 @@ impl<'a> Writer<'a> {
         a.cmpxchg(qword_ptr(rcx + row), rdx)?;
         a.mov(rdx, qword_ptr(rsp + RDX_AT))?;
         a.jne(cold.next)?;
-        for key in 0..i32::from(cold.table.keys) {
-            a.mov(rax, qword_ptr(rsp + (KEYS_AT - 8 * key)))?;
-            a.mov(qword_ptr(rcx + (row + 8 + 8 * key)), rax)?;
-        }
-        for (told, at) in cold.told {
-            self.code.tell(told, row + at as i32)?;
-        }
+        self.write_keys((cold.table.keys, row), cold.told)?;
         let a = &mut self.code.a;
         a.mov(qword_ptr(rcx + row), TAKEN as i32)?;
         a.jmp(cold.found)?;
@@ -617,8 +645,8 @@ impl<'a> Writer<'a> {
 /// What a row is told of a key.
 fn told_of(key: &Expression, texts: &[(u8, u16)], told: i32) -> Option<Told> {
     match key {
-        Expression::Source(Source::Text(argument, TOLD)) => {
-            let place = texts.iter().position(|text| *text == (*argument, TOLD))?;
+        Expression::Source(source) if source.told_words() == TOLD_WORDS => {
+            let place = texts.iter().position(|text| Some(*text) == source.text())?;
             Some(Told::Text(told, (TOLD_BYTES * place) as i32))
         }
         Expression::Source(Source::Callers(count)) => Some(Told::Places(*count, None)),

@@ -16,5 +16,7 @@ pub(crate) const RDX_AT: i32 = VALUE_AT - 16;
 const _: () = assert!(RDX_AT >= -128);
 /// In the place of the last local: how long the call took.
 pub(crate) const ELAPSED_AT: i32 = LOCAL_AT - 8 * (MOST_LOCALS as i32 - 1);
+/// In that of the one before it: the same without what is inside.
+pub(crate) const SELF_AT: i32 = LOCAL_AT - 8 * (MOST_LOCALS as i32 - 2);
 // Keys are not needed any more where words are kept for the return.
 const _: () = assert!(KEPT_AT == KEYS_AT && MOST_KEPT <= MOST_KEYS);

@@ -142,14 +142,15 @@ fn source_exists(source: Source) -> Result<(), CheckError> {
         Source::Stack(n) => within("argument on the stack", n, STACK_ARGUMENTS),
         Source::Kept(n) => within("kept word", n, KEPT_COUNT),
         Source::Named(n) | Source::NamedText(n, _) => within("argument with a name", n, 0),
-        Source::Text(n, _) => within("text", n, 0),
+        Source::Text(n, _) | Source::KeptText(n, _) => within("text", n, 0),
+        Source::ResultText(_) => within("text", 0, 0),
         Source::Depth => within("depth", 0, 0),
         Source::Caller => within("caller", 0, 0),
         Source::Callers(n) | Source::KeptCallers(n, _) => within("stack", n, 0),
         Source::Variable(n) => within("variable", n, MOST_VARIABLES),
         Source::Thread => within("number of the thread", 0, 0),
         Source::Errno => within("errno", 0, 0),
-        Source::Elapsed => within("elapsed time", 0, 0),
+        Source::Elapsed | Source::SelfTime(_) | Source::Inside => within("elapsed time", 0, 0),
         Source::Result | Source::SecondResult | Source::StackPointer => Ok(()),
     }
 }

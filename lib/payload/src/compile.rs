@@ -501,13 +501,17 @@ fn saved_at(source: Source) -> Option<i32> {
         | Source::Named(_)
         | Source::NamedText(..)
         | Source::Text(..)
+        | Source::KeptText(..)
+        | Source::ResultText(_)
         | Source::Depth
         | Source::Caller
         | Source::Callers(_)
         | Source::KeptCallers(..)
         | Source::Variable(_)
         | Source::Errno
-        | Source::Elapsed => return None,
+        | Source::Elapsed
+        | Source::SelfTime(_)
+        | Source::Inside => return None,
     })
 }
 

@@ -14,8 +14,7 @@ use crate::check::check;
 use crate::compile::CompileError;
 use crate::contract::in_place::*;
 use crate::program::{Binary, Expression, Program, Source, Width};
-use crate::tables::VARIABLES_AT;
-use crate::text;
+use crate::tables::{INSIDE_AT, VARIABLES_AT};
 
 /// The code of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -140,6 +139,8 @@ pub(crate) struct ExitWords {
     pub(crate) errno_at: i32,
     /// How long the call took, from the stack pointer on.
     pub(crate) elapsed_at: i32,
+    /// The same without what calls inside of it have taken.
+    pub(crate) self_at: i32,
 }
 
 /// How many words an expression may need at the same time.
@@ -339,13 +340,19 @@ impl Code {
                 Some(at) => self.a.mov(eax, dword_ptr(at).gs())?,
                 None => return Ok(false),
             },
-            (None, Source::Text(argument, length)) => return self.text((argument, length)),
-            (None, Source::Depth) => return self.text(text::DEPTH),
+            (None, source) if source.text().is_some() => return self.text(source.text()),
             (None, Source::Variable(n)) => match self.tables_at {
                 Some(tables) => {
                     self.a.mov(rax, qword_ptr(tables).gs())?;
                     let at = VARIABLES_AT as i32 + 8 * i32::from(n);
                     self.a.mov(rax, qword_ptr(rax + at))?;
+                }
+                None => return Ok(false),
+            },
+            (None, Source::Inside) => match self.tables_at {
+                Some(tables) => {
+                    self.a.mov(rax, qword_ptr(tables).gs())?;
+                    self.a.mov(rax, qword_ptr(rax + INSIDE_AT as i32))?;
                 }
                 None => return Ok(false),
             },
@@ -365,9 +372,9 @@ impl Code {
     }
 
     /// What the slow path has found out.
-    fn text(&mut self, wanted: (u8, u16)) -> Made {
+    fn text(&mut self, wanted: Option<(u8, u16)>) -> Made {
         let (all, first) = &self.texts;
-        match all.iter().position(|text| *text == wanted) {
+        match all.iter().position(|text| Some(*text) == wanted) {
             Some(at) => self.a.mov(rax, qword_ptr(first + 8 * at as i32).gs())?,
             None => return Ok(false),
         }
@@ -458,6 +465,7 @@ impl ExitWords {
             Source::Result => qword_ptr(rsp + SAVED_RAX),
             Source::SecondResult => qword_ptr(rsp + SAVED_RDX),
             Source::Elapsed => qword_ptr(rsp + self.elapsed_at),
+            Source::SelfTime(_) => qword_ptr(rsp + self.self_at),
             // The innermost frame has the row, the next one the time stamp.
             Source::Kept(n) if usize::from(n) < MOST_KEPT => below(3 - i32::from(n)),
             _ => return None,

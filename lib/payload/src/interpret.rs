@@ -28,6 +28,8 @@ pub struct Call {
     pub errno: u32,
     /// How long the call took, at its return.
     pub elapsed_ns: u64,
+    /// How long calls have taken that ask for their own time, which acts of a return change.
+    pub inside_ns: Cell<u64>,
     /// Recorded calls that are open around it.
     pub depth: u32,
     /// The number of the place that makes it.
@@ -39,6 +41,13 @@ pub struct Call {
 }
 
 impl Call {
+    /// How long it has taken without what calls inside of it have, given what all had taken when it
+    /// began.
+    pub fn self_ns(&self, before_ns: u64) -> u64 {
+        let inside_ns = self.inside_ns.get().wrapping_sub(before_ns);
+        self.elapsed_ns - inside_ns.min(self.elapsed_ns)
+    }
+
     /// The places that lead to it, if the source is a stack of them.
     pub fn stack(&self, source: Source) -> Option<Vec<u32>> {
         let (own, count) = match source {
@@ -313,7 +322,14 @@ impl Run<'_> {
             Source::Thread => u64::from(call.thread),
             Source::Errno => u64::from(call.errno),
             Source::Elapsed => call.elapsed_ns,
+            Source::SelfTime(n) => call.self_ns(word(&self.outcome.kept, n)),
+            Source::Inside => call.inside_ns.get(),
             Source::Text(n, length) => self.text_word(word(&call.arguments, n), length),
+            Source::KeptText(n, length) => {
+                let at = word(&self.outcome.kept, n);
+                self.text_word(at, length)
+            }
+            Source::ResultText(length) => self.text_word(call.result, length),
             Source::Depth => u64::from(call.depth),
             Source::Caller => u64::from(call.caller),
             Source::Callers(_) | Source::KeptCallers(..) => {

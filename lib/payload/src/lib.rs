@@ -14,10 +14,13 @@
 //! | [`mod@in_place`] | native code of a small program, for the middle of a common routine |
 //! | [`mod@interpret`] | the meaning of a program |
 //! | [`acts`] | what a payload adds to tables, and whether the call is recorded |
+//! | [`mod@acted`] | the meaning of that |
 //! | [`tables`] | where tables lie, and what stands in them |
 //! | [`callers`] | stacks as words, and as lists of places |
 //! | [`text`] | texts as words that can be compared |
 //! | [`mod@acts_code`] | native code that adds to them |
+//! | `rows_code` | the same of rows in the order of their coming |
+//! | `slowest_code` | the same of rows with the greatest measure |
 //! | [`mod@slot_code`] | the same for the slots of calls that have no frame |
 //! | [`captured`] | reading what a program has kept |
 //!
@@ -26,6 +29,7 @@
 //! marked. Must not know where a program is called, what values mean, and how they are shown.
 #![forbid(unsafe_code)]
 
+pub mod acted;
 pub mod acts;
 pub mod acts_code;
 mod below;
@@ -38,9 +42,12 @@ pub mod contract;
 pub mod in_place;
 pub mod interpret;
 pub mod program;
+mod rows_code;
 pub mod slot_code;
+mod slowest_code;
 pub mod tables;
 pub mod text;
+mod time_code;
 mod told_code;
 
 pub use acts_code::acts_code;

@@ -6,7 +6,7 @@
 //! between them, then runs its `parts`, each of which is told by a [`crate::captured`] header.
 
 use crate::callers::words_of;
-use crate::text::{TOLD, TOLD_WORDS};
+use crate::text::{DEPTH, RESULT, TOLD, TOLD_WORDS};
 
 /// What runs at a call, or at its return.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +44,12 @@ pub enum Source {
     Errno,
     /// Nanoseconds since the call began; at a return alone.
     Elapsed,
+    /// The same without what calls inside of it have taken that ask for it, too; at a return alone.
+    /// What [`Source::Inside`] was when the call began is kept as the word of this number.
+    SelfTime(u8),
+    /// Nanoseconds that calls of the thread have taken that asked for [`Source::SelfTime`], and are
+    /// over: of nested ones the outermost's. It is kept by a call for its return, and nothing else.
+    Inside,
     /// An argument by the number of its name; replaced by another source before it is compiled.
     Named(u8),
     /// The number that stands for the text at an argument ([`crate::text::word_of`]): the
@@ -52,6 +58,10 @@ pub enum Source {
     Text(u8, u16),
     /// The same of an argument by the number of its name.
     NamedText(u8, u16),
+    /// The same at a return, at the word of this number that the call's entry has kept.
+    KeptText(u8, u16),
+    /// The same at the result.
+    ResultText(u16),
     /// How many recorded calls of the thread are open around this one; at a call alone.
     Depth,
     /// The number of the place that makes the call; at a call alone. Which function that place lies
@@ -71,7 +81,18 @@ impl Source {
         match self {
             Self::Callers(count) | Self::KeptCallers(count, _) => words_of(count),
             Self::Text(_, TOLD) | Self::NamedText(_, TOLD) => TOLD_WORDS,
+            Self::KeptText(_, TOLD) | Self::ResultText(TOLD) => TOLD_WORDS,
             _ => 0,
+        }
+    }
+
+    /// What the slow path has to find out for it ([`crate::acts::Acts::texts`]).
+    pub const fn text(self) -> Option<(u8, u16)> {
+        match self {
+            Self::Text(word, length) | Self::KeptText(word, length) => Some((word, length)),
+            Self::ResultText(length) => Some((RESULT, length)),
+            Self::Depth => Some(DEPTH),
+            _ => None,
         }
     }
 }

@@ -45,7 +45,7 @@ pub fn slot_code(
     tables: &Tables,
     thread: Thread,
 ) -> Result<Option<SlotCode>, ActsCodeError> {
-    if !fits(acts) {
+    if !fits(acts) || acts.adds_rows(tables) {
         return Ok(None);
     }
     let mut writer = Writer::new(acts, tables, thread)?;

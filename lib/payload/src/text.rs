@@ -4,6 +4,8 @@
 //! read by the agent's slow path, where nothing can fault. Both are made into a word in the same
 //! way (FNV-1a, 64 bits), and the words are compared. Must not know whose text it is.
 
+use crate::contract::in_place::MOST_KEPT;
+
 /// In place of a length: the whole text, with the zero at its end.
 pub const WHOLE: u16 = 0x1fff;
 /// The same, of a text that is a key: its beginning is kept as well, for the row that it leads to.
@@ -15,6 +17,9 @@ pub const TOLD_WORDS: u8 = (TOLD_BYTES / 8) as u8;
 /// Among the texts of a call, in place of an argument and a length: how many recorded calls are
 /// open around it.
 pub const DEPTH: (u8, u16) = (6, 1);
+/// Among the texts of a return, whose first ones are at the words that are kept, in place of the
+/// number of one: at the result.
+pub const RESULT: u8 = MOST_KEPT as u8;
 /// Bytes of a text that are looked at, at most.
 pub const MOST_BYTES: usize = 4096;
 

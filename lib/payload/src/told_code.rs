@@ -94,7 +94,7 @@ impl Code {
         self.restore_rdx(top)
     }
 
-    /// Copies what the slow path has kept of a text, at the beginning of a call, into the row.
+    /// Copies what the slow path has kept of a text into the row.
     fn copy_text(&mut self, from: i32, behind: i32, at: i32) -> Result<(), IcedError> {
         let a = &mut self.a;
         let (mut again, mut nothing) = (a.create_label(), a.create_label());

@@ -19,7 +19,7 @@ use sptrace_payload::contract::slot;
 use sptrace_payload::interpret::Call;
 use sptrace_payload::program::{Binary, Expression, Source};
 use sptrace_payload::slot_code::slot_code;
-use sptrace_payload::tables::{Kind, Tables, read};
+use sptrace_payload::tables::{Kind, MOST_ROWS, SPARE_ROWS, Tables, WRITING, keep_greatest, read};
 
 #[test]
 fn compiled_acts_do_what_they_mean() {
@@ -30,6 +30,7 @@ fn compiled_acts_do_what_they_mean() {
     // The comparison has seen something.
     assert!(met.added > 5_000 && met.acted > 500 && met.texts > 50);
     assert!(met.bidden > 500, "{}", met.bidden);
+    assert!(met.full > 100, "{}", met.full);
     assert!(met.recorded > 2_000 && met.passed > 2_000 && met.held > 2_000);
 }
 
@@ -40,6 +41,9 @@ fn acts_of_a_return_do_what_they_mean() {
         compare_at_returns(&mut random, &pages, &mut met);
     }
     assert!(met.added > 5_000 && met.bidden > 200);
+    assert!(met.timed > 5_000, "{}", met.timed);
+    assert!(met.texts > 500, "{}", met.texts);
+    assert!(met.full > 100, "{}", met.full);
 }
 
 #[test]
@@ -152,7 +156,7 @@ fn the_time_of_a_call_is_measured() {
     let now = || unsafe { std::arch::x86_64::_rdtsc() };
     const TICKS: u64 = 3_000_000_000_000;
     let before = now();
-    let frames = held(0x200, [0, 0], before - TICKS);
+    let frames = held(0x200, [0, 0], before.wrapping_sub(TICKS));
     let top = frames.as_ptr() as u64 + 3 * FRAME_BYTES as u64;
     let block = [set.as_mut_ptr() as u64, 0, 77, top, 0];
     point_gs_at(&block);
@@ -283,4 +287,123 @@ fn a_call_that_a_handler_makes_while_a_row_is_taken_is_counted() {
     let (rows, left_out) = read(&tables.all[0], &|at| set[at as usize / 8]);
     assert_eq!((rows.len(), left_out), (2, 0));
     assert!(rows.iter().all(|row| row.keys == [7] && row.count == 1));
+}
+
+/// The three calls with the greatest first argument, with their second.
+fn greatest() -> (Tables, Acts) {
+    let acts = Acts {
+        steps: vec![Step::Add {
+            table: 0,
+            keys: vec![Expression::argument(1)],
+            value: Expression::argument(0),
+        }],
+        records: false,
+    };
+    (Tables::of([(Kind::Slowest(3), 1)]), acts)
+}
+
+/// Runs acts of [`greatest`] at calls; gives what is kept, and what was left out.
+fn greatest_of(set: &mut [u64], calls: impl IntoIterator<Item = i64>) -> (Vec<(i64, u64)>, u64) {
+    let (tables, acts) = greatest();
+    let code = acts_code(&acts, &tables, THREAD, Entry::default());
+    let (code, pages) = (code.unwrap().unwrap(), CodePages::new());
+    let block = [set.as_mut_ptr() as u64, 0, 77];
+    point_gs_at(&block);
+    for (measure, number) in calls.into_iter().zip(0..) {
+        let call = Call {
+            arguments: [measure as u64, number, 0, 0, 0, 0],
+            ..Call::default()
+        };
+        assert_eq!(run(&pages, &code, &call), PASSED);
+    }
+    let (mut rows, left_out) = read(&tables.all[0], &|at| set[at as usize / 8]);
+    keep_greatest(&mut rows, 3);
+    let rows = rows.iter().map(|row| (row.values[0] as i64, row.keys[0]));
+    (rows.collect(), left_out)
+}
+
+fn room_for_greatest() -> Vec<u64> {
+    vec![0u64; greatest().0.set_bytes as usize / 8]
+}
+
+#[test]
+fn the_greatest_of_many_calls_are_kept() {
+    let measures: Vec<i64> = (0..4_000).map(|n| (n * 7_919) % 4_001 - 2_000).collect();
+    let mut wanted: Vec<(i64, u64)> = measures.iter().copied().zip(0..).collect();
+    wanted.sort_by_key(|(measure, _)| -measure);
+    wanted.truncate(3);
+    let got = greatest_of(&mut room_for_greatest(), measures);
+    assert_eq!(got, (wanted, 0));
+    let mut set = room_for_greatest();
+    let got = greatest_of(&mut set, [i64::MIN, i64::MAX, -5]);
+    assert_eq!(got, (vec![(i64::MAX - 1, 1), (-5, 2)], 0));
+}
+
+#[test]
+fn what_a_handler_adds_while_a_row_is_written_is_among_the_greatest() {
+    let row_words = greatest().0.all[0].row_bytes() as usize / 8;
+    let first = sptrace_payload::tables::HEAD_BYTES as usize / 8;
+    for writing in 1..=usize::from(SPARE_ROWS) + 1 {
+        let mut set = room_for_greatest();
+        greatest_of(&mut set, 1..=20);
+        // As if that many rows with the least measures were just being written.
+        let rows = set[first..].chunks_mut(row_words);
+        let mut rows: Vec<&mut u64> = rows.filter_map(|row| row.first_mut()).collect();
+        rows.sort_by_key(|word| **word);
+        rows.retain(|word| **word != 0);
+        for row in rows.into_iter().take(writing) {
+            *row = WRITING;
+        }
+        let (kept, left_out) = greatest_of(&mut set, [100, 1, 101, 102]);
+        let kept: Vec<i64> = kept.into_iter().map(|(measure, _)| measure).collect();
+        // What was being written is counted, too.
+        let writing_for_ever = writing as u64;
+        match writing <= usize::from(SPARE_ROWS) {
+            true => assert_eq!((kept, left_out), (vec![102, 101, 100], writing_for_ever)),
+            false => assert_eq!((kept, left_out), (vec![20, 19], writing_for_ever + 3)),
+        }
+    }
+}
+
+#[test]
+fn rows_are_appended_in_the_order_of_their_coming_while_there_is_room() {
+    let acts = Acts {
+        steps: vec![Step::Add {
+            table: 0,
+            keys: vec![Expression::argument(1), Expression::argument(0)],
+            value: 0.into(),
+        }],
+        records: false,
+    };
+    let tables = Tables::of([(Kind::Rows, 2)]);
+    let table = tables.all[0];
+    let code = acts_code(&acts, &tables, THREAD, Entry::default());
+    let (code, pages) = (code.unwrap().unwrap(), CodePages::new());
+    let mut set = vec![0u64; tables.set_bytes as usize / 8];
+    let block = [set.as_mut_ptr() as u64, 0, 77];
+    point_gs_at(&block);
+    let most = u64::from(MOST_ROWS);
+    for n in 0..most + 5 {
+        let call = Call {
+            arguments: [n, n ^ 7, 0, 0, 0, 0],
+            ..Call::default()
+        };
+        assert_eq!(run(&pages, &code, &call), PASSED);
+        if n == 2 {
+            let used = table.used_bytes(3) as usize / 8;
+            assert!(set[used..].iter().all(|word| *word == 0) && set[used - 1] != 0);
+        }
+    }
+    // One that a handler has jumped out of.
+    let row_words = table.row_bytes() as usize / 8;
+    let first = sptrace_payload::tables::HEAD_BYTES as usize / 8;
+    set[first + 3 * row_words] = 0;
+    let (rows, left_out) = read(&table, &|at| set[at as usize / 8]);
+    assert_eq!((rows.len() as u64, left_out), (most - 1, 6));
+    let wanted: Vec<Vec<u64>> = (0..most)
+        .filter(|n| *n != 3)
+        .map(|n| vec![n ^ 7, n])
+        .collect();
+    assert!(rows.iter().map(|row| &row.keys).eq(&wanted));
+    assert!(rows.is_sorted_by_key(|row| row.values[0]));
 }

@@ -21,6 +21,7 @@ use crate::sheets::Printable;
 mod active;
 pub(crate) mod bids;
 mod keys;
+mod lines;
 mod operators;
 mod sheets;
 mod variables;
@@ -166,11 +167,11 @@ fn can_be_kept(moment: Moment, acts: &Acts) -> Result<(), ActsError> {
     let number = |number: u8| match number {
         RESULT => Some(Source::Result.into()),
         // Names that are not known yet, each another argument.
-        number => Some(Source::Stack(u8::MAX - number).into()),
+        number => Some(Source::Argument(u8::MAX - number).into()),
     };
     let _ = acts.resolve(&number);
     acts.keep()?;
-    match acts.uses(Source::Elapsed) && acts.locals() >= MOST_LOCALS {
+    match acts.locals() > acts.most_locals() {
         true => Err(ActsError::Locals),
         false => Ok(()),
     }
@@ -350,6 +351,10 @@ impl Reader<'_, '_> {
                         steps.push(Step::Record);
                         return Ok(());
                     }
+                    if name.1 == self.call && method.name == "print" {
+                        steps.push(self.print(method, parts.rhs.position())?);
+                        return Ok(());
+                    }
                     if name.1 == self.call && bids::is_bid(&method.name) {
                         return self.bid(method, parts.rhs.position(), steps);
                     }
@@ -377,7 +382,7 @@ impl Reader<'_, '_> {
         self.refuse(
             at,
             "this does nothing that a payload can do",
-            &format!("a payload does SHEET.add(...) and c.record(), {RUN_LATER}"),
+            &format!("a payload does SHEET.add(...), c.print(...) and c.record(), {RUN_LATER}"),
         )
     }
 
@@ -562,6 +567,9 @@ impl Reader<'_, '_> {
             (_, Expr::MethodCall(method, at)) if is_call && method.name == "str" => {
                 self.told_text(method, *at)
             }
+            (_, Expr::MethodCall(method, at)) if is_call && method.name == "result_str" => {
+                self.result_text(method, *at)
+            }
             (_, Expr::MethodCall(method, at)) if is_call && method.name == "arg" => {
                 match &method.args[..] {
                     [Expr::IntegerConstant(n, _)] => self.argument(*n, *at),
@@ -589,11 +597,11 @@ impl Reader<'_, '_> {
             "nth" => return self.variable(active::NTH, at),
             "depth" => return self.depth(at),
             "caller" => return Ok((Source::Caller.into(), Type::Caller)),
-            "elapsed" | "result" | "errno" => return self.of_return(name, at),
+            "elapsed" | "result" | "errno" | "self_time" => return self.of_return(name, at),
             "stack" => {
                 return self.refuse(at, "how many callers is wanted here", "write c.stack(8)");
             }
-            "self_time" | "name" | "module" | "thread" => {
+            "name" | "module" | "thread" => {
                 let reason = format!("c.{name} is not compiled yet");
                 return self.refuse(at, &reason, "write later(|e| ...), where e has it");
             }
@@ -634,8 +642,13 @@ impl Reader<'_, '_> {
             let reason = format!("c.{name} is not known when a call begins");
             return self.refuse(at, &reason, "write on_exit(|c| ...), where c has it");
         }
+        if name == "self_time" && self.is_of_kernel {
+            let reason = "nothing that payloads time is inside of a system call";
+            return self.refuse(at, reason, "write c.elapsed");
+        }
         let source = match name {
             "elapsed" => Source::Elapsed,
+            "self_time" => Source::SelfTime(0),
             "errno" => Source::Errno,
             _ => Source::Named(RESULT),
         };

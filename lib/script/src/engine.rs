@@ -2,6 +2,8 @@
 //!
 //! Given what words work on; gives an engine that knows them. Must not know a script.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rhai::{Dynamic, Engine, Token};
 
 use crate::checks::Checks;
@@ -22,6 +24,8 @@ const MOST_ELEMENTS: usize = 200_000;
 
 /// Words of ours that Rhai reserves.
 const OWN: [&str; 2] = ["module", "thread"];
+/// The same behind a point: `c.print(...)`.
+const OWN_OF_A_CALL: &str = "print";
 
 /// What a closure of `propagate` gives.
 pub const RECORD: &str = "record";
@@ -50,10 +54,15 @@ pub fn engine(shared: &Shared, checks: Checks) -> (Engine, Vec<Word>) {
         Ok(known.then(|| Dynamic::from(name.to_owned())))
     });
     // Reserved for what Rhai may become; here they are what tracing is about.
+    let was_point = AtomicBool::new(false);
     #[allow(deprecated, reason = "marked as volatile, not as going away")]
-    engine.on_parse_token(|token, _, _| match token {
-        Token::Reserved(word) if OWN.contains(&word.as_str()) => Token::Identifier(word),
-        other => other,
+    engine.on_parse_token(move |token, _, _| {
+        let was_point = was_point.swap(token == Token::Period, Ordering::Relaxed);
+        match token {
+            Token::Reserved(word) if OWN.contains(&word.as_str()) => Token::Identifier(word),
+            Token::Reserved(word) if was_point && *word == OWN_OF_A_CALL => Token::Identifier(word),
+            other => other,
+        }
     });
     let words = Vocabulary::build(&mut engine, shared, checks);
     let to = shared.clone();

@@ -70,8 +70,21 @@ fn table_line(title: &str, table: &Table) -> String {
         Kind::Least => "least values",
         Kind::Greatest => "greatest values",
         Kind::Histogram => "histograms",
+        Kind::Slowest(_) => "the greatest",
+        Kind::Rows => "the first",
     };
-    let (rows, bytes) = (1u32 << table.row_bits(), table.bytes().div_ceil(1024));
+    let (rows, bytes) = (table.most_rows(), table.bytes().div_ceil(1024));
+    match table.kind {
+        Kind::Slowest(_) => {
+            return format!(
+                "table '{title}': the {rows} rows with {what} measure, {bytes} KiB a thread"
+            );
+        }
+        Kind::Rows => {
+            return format!("table '{title}': {what} {rows} rows, {bytes} KiB a thread");
+        }
+        _ => {}
+    }
     match table.keys {
         0 => format!("table '{title}': {what}, {bytes} KiB a thread"),
         keys => format!(
@@ -187,11 +200,7 @@ fn price(moment: Moment, acts: &Acts, is_in_slot: bool) -> f64 {
             false => CALL_NS + stacks,
         };
     }
-    let clock = if acts.uses(Source::Elapsed) {
-        CLOCK_NS
-    } else {
-        0.0
-    };
+    let clock = if acts.is_timed() { CLOCK_NS } else { 0.0 };
     let errno = if acts.uses(Source::Errno) {
         SLOW_NS
     } else {

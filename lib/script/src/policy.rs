@@ -281,11 +281,20 @@ impl Payload {
     }
 }
 
-/// A sheet that payloads add to.
+/// Who shows what payloads add to a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shows {
+    /// The sheet of this number.
+    Sheet(usize),
+    /// It is printed: what stands before the first value, and behind each.
+    Lines(Vec<String>),
+}
+
+/// What payloads add to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PayloadTable {
-    /// Number of the sheet.
-    pub(crate) sheet: usize,
+    /// Who shows it.
+    pub(crate) shows: Shows,
     /// What it is called.
     pub title: String,
     /// What it keeps.

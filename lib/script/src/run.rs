@@ -4,6 +4,7 @@
 //! more: why, and how many events it missed, is told at the end. Must not know where the trace is,
 //! nor where output goes.
 
+mod absorbed;
 mod chosen;
 mod happenings;
 
@@ -17,8 +18,8 @@ use sptrace_render::call_values::{Begun, Descriptions, Told};
 use sptrace_render::{Call, Listener, Signal, SystemCalls};
 use sptrace_trace::values::{self, Acted, Values};
 use sptrace_trace::{
-    Clock, Dictionary, ExitStatus, Frame, FrameFlags, FunctionId, KeyColumn, KeyTold, Note,
-    SYSTEM_CALLS, StreamId, StreamTotals, TableSums, Visitor,
+    Clock, Dictionary, ExitStatus, Frame, FrameFlags, FunctionId, Note, SYSTEM_CALLS, StreamId,
+    StreamTotals, Visitor,
 };
 use sptrace_types::calls;
 use sptrace_types::decode::types::Type;
@@ -28,7 +29,7 @@ use crate::draft::Wanted;
 use crate::error::ScriptError;
 use crate::event::{Book, Event, Facts, ProcessEvent, What};
 use crate::load::Script;
-use crate::sheets::{Body, CellKey, Form};
+use crate::sheets::Form;
 use crate::words::sheets::print;
 
 /// Times that intervals may pass.
@@ -446,65 +447,6 @@ type Ending = (Option<Begun>, Option<Acted>);
 fn injected(acted: &Acted) -> ImmutableString {
     let remark = remark(acted);
     remark.strip_prefix("INJECTED: ").unwrap_or(&remark).into()
-}
-
-impl Run<'_> {
-    /// The cells of a key of payloads.
-    fn cells_of(&self, sums: &TableSums, keys: &[u64]) -> Box<[CellKey]> {
-        let columns = sums.columns.iter().copied();
-        let columns = columns.chain(std::iter::repeat(KeyColumn::Number));
-        let cells = keys.iter().zip(columns).map(|(key, column)| match column {
-            KeyColumn::Number => CellKey::Int(*key as i64),
-            KeyColumn::Function => CellKey::Text(self.caller_name(*key)),
-            KeyColumn::Stack | KeyColumn::Text => CellKey::Text(self.told(sums, *key)),
-        });
-        cells.collect()
-    }
-
-    /// What a word of a key stands for; callers as `e.callers(N)` shows them.
-    fn told(&self, sums: &TableSums, key: u64) -> ImmutableString {
-        let place = usize::try_from(key).ok().and_then(|key| key.checked_sub(1));
-        match place.and_then(|place| sums.told.get(place)) {
-            Some(KeyTold::Stack(functions)) => {
-                let names = functions.iter().rev().map(|key| self.caller_name(*key));
-                names.collect::<Vec<_>>().join(" > ").into()
-            }
-            Some(KeyTold::Text(text)) => text.into(),
-            None => "?".into(),
-        }
-    }
-
-    /// The name of a function of which one more than its number is given.
-    fn caller_name(&self, key: u64) -> ImmutableString {
-        let id = u32::try_from(key).ok().and_then(|id| id.checked_sub(1));
-        let (name, _) = self.names_of(id.map(FunctionId));
-        match name.is_empty() {
-            true => "?".into(),
-            false => name,
-        }
-    }
-
-    /// Puts what payloads have added up into the sheets of the same name.
-    fn absorb(&mut self, tables: &[TableSums]) {
-        let sheets = self.script.shared.lock().sheets.clone();
-        for (known, sums) in self.script.policy.tables.iter().zip(tables) {
-            let Some(sheet) = sheets
-                .get(known.sheet)
-                .filter(|_| known.title == sums.title)
-            else {
-                continue;
-            };
-            if let Body::Groups(groups) = &mut sheet.lock().body {
-                groups.leave_out(sums.left_out);
-                for row in &sums.rows {
-                    let Some(keys) = self.keys_of(known, &row.keys) else {
-                        continue;
-                    };
-                    groups.absorb(self.cells_of(sums, keys), row.count, &row.values);
-                }
-            }
-        }
-    }
 }
 
 impl Visitor for Run<'_> {

@@ -1,12 +1,12 @@
 //! Payloads: closures that are read as what is compiled, and those that cannot be, each with its
 //! place, the reason, and what to write instead.
 
-use sptrace_payload::acts::{
-    Acts, CameTo, Moment, RESULT, Step, Sums, interpret, interpret_active,
-};
+use sptrace_payload::acted::{CameTo, Sums, interpret, interpret_active};
+use sptrace_payload::acts::{Acts, Moment, RESULT, Step};
 use sptrace_payload::interpret::{Call, Memory};
 use sptrace_payload::program::{Expression, Source};
 use sptrace_payload::tables::Kind;
+use sptrace_payload::text;
 use sptrace_script::policy::Payload;
 use sptrace_script::{Checks, Script, ScriptError};
 
@@ -104,6 +104,48 @@ fn sheets_become_tables_with_their_keys() {
 }
 
 #[test]
+fn the_greatest_are_kept_with_what_stands_beside_them() {
+    let source = r#"
+        let worst = slowest("worst", 2, ["n", "k", "odd"]);
+        at("f").on_enter(|c| if c.arg2 != 9 { worst.add(c.arg1, [c.arg2, c.arg1 & 1]); });
+    "#;
+    let script = load(source).unwrap();
+    assert_eq!(script.policy.tables[0].kind, Kind::Slowest(2));
+    let (rows, _) = run(
+        source,
+        &calls(&[(5, 1), (8, 2), (u64::MAX, 3), (6, 4), (99, 9)]),
+    );
+    let mut rows: Vec<_> = rows
+        .into_iter()
+        .map(|row| (row.3[0] as i64, row.2))
+        .collect();
+    rows.sort();
+    assert_eq!(rows, [(-1, 1), (5, 1), (6, 1), (8, 1)]);
+    let by_caller = source.replace("at(\"f\")", "at(\"f\").called_by(\"g\")");
+    let refused = load(&by_caller).unwrap_err();
+    assert!(refused.hint.contains("c.caller as a column"), "{refused}");
+}
+
+#[test]
+fn rows_and_lines_are_tables_of_single_calls() {
+    let source = r#"
+        let rows = table("rows", ["a", "b"]);
+        at("f").on_enter(|c| { rows.add([c.arg2, 7]); if c.arg1 > 4 { c.print("{}: {}.", c.arg1, c.caller); } });
+    "#;
+    let script = load(source).unwrap();
+    let kinds: Vec<_> = script
+        .policy
+        .tables
+        .iter()
+        .map(|table| (table.kind, table.keys))
+        .collect();
+    assert_eq!(kinds, [(Kind::Rows, 2), (Kind::Rows, 2)]);
+    let (rows, recorded) = run(source, &calls(&[(5, 1), (4, 2), (6, 2)]));
+    let of = |number: u8| rows.iter().filter(move |row| row.0 == number).count();
+    assert_eq!((of(0), of(1), recorded), (3, 2, 0));
+}
+
+#[test]
 fn names_of_arguments_are_kept_for_the_functions_prototype() {
     let script =
         load("let t = count(\"t\", [\"size\"]); at(\"libc*!mem*\").on_enter(|c| t.add(c.n));");
@@ -153,7 +195,13 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
         ("t.add(c.str())", 9, "one argument", "c.str(1)"),
         ("t.add(c.str(7))", 9, "an argument in a register", "c.NAME"),
         ("t.add(c.stack(0))", 9, "1 to 16 callers", "c.stack(8)"),
-        ("t.add(c.self_time)", 9, "not compiled yet", "later("),
+        (
+            "t.add(c.self_time)",
+            9,
+            "not known when a call begins",
+            "on_exit",
+        ),
+        ("t.add(c.name)", 9, "not compiled yet", "later("),
         ("t.add(c.arg1 / 3)", 14, "/ is not compiled", ">>"),
         (
             "t.add(c.arg1 + (c.arg2 == 1))",
@@ -166,7 +214,40 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
         ("t.add(1, 2, 3)", 2, "something else", "SHEET.add"),
         ("t.add([1, 2])", 2, "2 keys for 1", "list"),
         ("t.show()", 2, "cannot show()", "outside"),
-        ("s.add(1, 2)", 2, "sheets of count", "later("),
+        ("s.add(1, 2)", 2, "no statistics", "later("),
+        ("w.add(1)", 2, "something else", "add(measure, ["),
+        ("w.add(1, [2, 3])", 2, "2 cells for 1", "list"),
+        ("w.add(c.caller, [2])", 8, "c.caller is a key", "e.caller"),
+        ("rows.add([1])", 5, "1 cells for 2", "list"),
+        ("rows.add(1, 2)", 5, "something else", "SHEET.add([cell"),
+        ("c.print()", 3, "what is to be printed", "c.print("),
+        (
+            "c.print(c.arg1)",
+            10,
+            "known before the program runs",
+            "c.print(",
+        ),
+        ("c.print(\"{} of\", 1, 2)", 3, "2 values for 1 places", "{}"),
+        (
+            "c.print(\"{}{}{}{}{}\", 1, 2, 3, 4, 5)",
+            3,
+            "more than 4 values",
+            "two lines",
+        ),
+        ("c.print(\"{}\", 1.5)", 15, "with a point", "whole"),
+        (
+            "t.add(c.result_str())",
+            9,
+            "not known when a call begins",
+            "on_exit",
+        ),
+        ("all.add(1, [2])", 4, "the 64 slowest", "slowest(TITLE, 10"),
+        (
+            "wide.add(1, [2, 3, 4, 5, 6])",
+            5,
+            "more than 4 columns",
+            "fewer",
+        ),
         ("print(1)", 1, "print() is not compiled", "closure"),
         ("x += 1", 1, "only a variable of the closure", "sheet"),
         ("f(c)", 1, "f() is not compiled", "closure"),
@@ -195,7 +276,7 @@ fn what_cannot_be_compiled_is_refused_with_place_reason_and_hint() {
             "used",
         ),
     ] {
-        let head = "let t = count(\"t\", [\"k\"]); let s = stats(\"s\", [\"k\"], \"v\"); let x = 1; fn f(n) { n }\nat(\"f\").on_enter(|c| {\n";
+        let head = "let t = count(\"t\", [\"k\"]); let s = stats(\"s\", [\"k\"], \"v\"); let rows = table(\"rows\", [\"a\", \"b\"]); let w = slowest(\"w\", 3, [\"n\", \"k\"]); let all = slowest(\"all\", 65, [\"n\", \"k\"]); let wide = slowest(\"wide\", 3, [\"n\", \"a\", \"b\", \"c\", \"d\", \"e\"]); let x = 1; fn f(n) { n }\nat(\"f\").on_enter(|c| {\n";
         match load(&format!("{head}{body} }});")) {
             Ok(_) => wrong.push(format!("accepted: {body}")),
             Err(error) => {
@@ -242,6 +323,41 @@ fn a_payload_of_a_return_knows_the_result() {
     }
     let rows: Vec<_> = sums.into_keys().collect();
     assert_eq!(rows, [(0, vec![6, 11])]);
+}
+
+#[test]
+fn a_payload_of_a_return_reads_texts_at_what_is_kept_and_at_the_result() {
+    let script = load(
+        "let t = count(\"t\", [\"a\", \"b\"]);
+         at(\"f\").on_exit(|c| if c.result == \"yes\" || c.order.price == 3 { t.add([c.str(2), c.result_str()]); });",
+    )
+    .unwrap();
+    let mut acts = script.policy.payloads[0].acts.clone();
+    acts.resolve(&|number| match number {
+        RESULT => Some(Source::Result.into()),
+        _ => Some(Source::Text(0, text::FIELDS).into()),
+    })
+    .unwrap();
+    assert_eq!(
+        acts.keep(),
+        Ok(vec![Source::Argument(0), Source::Argument(1)])
+    );
+    let texts = [
+        (text::RESULT, text::WHOLE),
+        (0, text::FIELDS),
+        (1, text::TOLD),
+        (text::RESULT, text::TOLD),
+    ];
+    assert_eq!(acts.texts(), texts);
+    let too_many = load(
+        "let t = count(\"t\", [\"a\", \"b\", \"c\"]); at(\"f\").on_exit(|c| t.add([c.str(1), c.str(\"x\"), c.arg3]));",
+    );
+    assert!(
+        too_many
+            .unwrap_err()
+            .reason
+            .contains("more than 2 arguments")
+    );
 }
 
 #[test]

@@ -85,8 +85,9 @@ pub struct TableRow {
     pub keys: Vec<u64>,
     /// How often something was added.
     pub count: u64,
-    /// By the kind of the sheet: the sum, the least, the greatest, or how many lie in each power of
-    /// two.
+    /// By the kind of the sheet: the sum, the least, the greatest, how many lie in each power of
+    /// two, the measure of one of the rows with the greatest, or the time stamp and the thread of
+    /// one of the rows in the order of their coming.
     pub values: Vec<u64>,
 }
 

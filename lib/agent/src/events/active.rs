@@ -12,7 +12,7 @@ use crate::memory::{host, sandbox, state, sys};
 use crate::record::{chunk, settle};
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::{
-    DEPTH, FIELDS, FunctionValues, TEXT_BYTES, TEXTS, TOLD_BYTES, TOLD_TEXT, WHOLE_TEXT,
+    DEPTH, FIELDS, FunctionValues, TEXT_BYTES, TEXTS, TOLD_BYTES, TOLD_TEXT, WHOLE_TEXT, text,
 };
 use sptrace_wire::record::{
     ACTED, ACTED_DELAY, ACTED_ERRNO, ACTED_NOT, ACTED_RESULT, ACTED_SIGNAL, ACTED_SYSTEM,
@@ -49,31 +49,7 @@ impl Orders {
     /// before which the stack pointer was `rsp`.
     pub fn prepare(hot: &Hot, (arguments, rsp): (&[u64; 6], u64), of: &FunctionValues) {
         hot.active.set([0; 5]);
-        let kept = room_for_texts(hot, of);
-        hot.told
-            .set(kept.first().map_or(0, |first| first.as_ptr() as u64));
-        let mut word = |i: usize| match of.text(i)? {
-            DEPTH => Some(u64::from(settle::depth_around(hot, rsp))),
-            (argument, TOLD_TEXT) => {
-                let told = kept.get_mut(i)?;
-                told.fill(0);
-                Some(text_word(
-                    *arguments.get(usize::from(argument))?,
-                    WHOLE_TEXT,
-                    told,
-                ))
-            }
-            (argument, length @ FIELDS..TOLD_TEXT) => {
-                let at = *arguments.get(usize::from(argument))?;
-                Some(field_word(at, length))
-            }
-            (argument, length) => {
-                let at = *arguments.get(usize::from(argument))?;
-                Some(text_word(at, length, &mut []))
-            }
-        };
-        let texts: [u64; TEXTS] = core::array::from_fn(|i| word(i).unwrap_or(0));
-        hot.texts.set(texts);
+        find_texts(hot, of.texts, (arguments, rsp));
     }
 
     /// After it: what it has said.
@@ -148,6 +124,32 @@ impl Orders {
     }
 }
 
+/// Finds the texts out for code that is about to run, at these words: the arguments of a call, or
+/// what was kept for a return, and its result. `rsp` was the stack pointer before the call.
+pub fn find_texts(hot: &Hot, texts: u64, (words, rsp): (&[u64], u64)) {
+    let kept = room_for_texts(hot, texts);
+    hot.told
+        .set(kept.first().map_or(0, |first| first.as_ptr() as u64));
+    let mut word = |i: usize| {
+        let (number, length) = text(texts, i)?;
+        if (number, length) == DEPTH {
+            return Some(u64::from(settle::depth_around(hot, rsp)));
+        }
+        let at = *words.get(usize::from(number))?;
+        Some(match length {
+            TOLD_TEXT => {
+                let told = kept.get_mut(i)?;
+                told.fill(0);
+                text_word(at, WHOLE_TEXT, told)
+            }
+            FIELDS..TOLD_TEXT => field_word(at, length),
+            _ => text_word(at, length, &mut []),
+        })
+    };
+    let found: [u64; TEXTS] = core::array::from_fn(|i| word(i).unwrap_or(0));
+    hot.texts.set(found);
+}
+
 fn count(bits: u32) {
     let counted = [
         (SKIPS, hole::NOT_CALLED),
@@ -171,12 +173,13 @@ fn wait(mut ns: u64) {
 }
 
 /// Room for the beginnings of texts, if one of them is a key: it is needed while the code runs.
-fn room_for_texts(hot: &Hot, of: &FunctionValues) -> &'static mut [[u8; TOLD_BYTES]] {
-    let is_told = |i| of.text(i).is_some_and(|(_, length)| length == TOLD_TEXT);
+fn room_for_texts(hot: &Hot, texts: u64) -> &'static mut [[u8; TOLD_BYTES]] {
+    let is_told = |i| text(texts, i).is_some_and(|(_, length)| length == TOLD_TEXT);
     if !(0..TEXTS).any(is_told) {
         return &mut [];
     }
-    // SAFETY: this thread's own block; nothing of a call is captured before its payload has run.
+    // SAFETY: this thread's own block; nothing of a call or a return is captured before its payload
+    // has run.
     let room = unsafe { hot.pieces() }.unwrap_or(&mut []);
     let (kept, _) = room.as_chunks_mut::<TOLD_BYTES>();
     kept.get_mut(..TEXTS).unwrap_or(&mut [])

@@ -151,6 +151,8 @@ pub struct SystemExit {
     pub code: u64,
     /// Which arguments it needs, or [`NO_SOURCE`].
     pub kept: [u8; 2],
+    /// Which texts it asks for.
+    pub texts: u64,
 }
 
 /// That of a call at a place of the slot `id`. `None`: there is none.
@@ -163,6 +165,7 @@ pub fn exit_of_system(hot: &Hot, id: u64, number: u32) -> Option<SystemExit> {
             at => at + payloads::exit_from(&asked.values),
         },
         kept: [asked.values.kept_first, asked.values.kept_second],
+        texts: asked.values.exit_texts,
     })
 }
 
@@ -171,9 +174,9 @@ pub fn errno_at(callee: u64) -> Option<u64> {
     Asked::of(callee)?.errno_at()
 }
 
-/// The payload of the return of a call of `callee`: where its code is, and errno of the thread, if
-/// it asks for that. `None`: it cannot be put anywhere.
-pub fn exit_at(hot: &Hot, callee: u64) -> Option<(u64, u64)> {
+/// The payload of the return of a call of `callee`: where its code is, errno of the thread, if it
+/// asks for that, and which texts it does. `None`: it cannot be put anywhere.
+pub fn exit_at(hot: &Hot, callee: u64) -> Option<(u64, u64, u64)> {
     let asked = Asked::of(callee).filter(|asked| asked.values.exit_bytes != 0)?;
     let errno = match asked.values.exit_needs_errno {
         0 => 0,
@@ -181,7 +184,7 @@ pub fn exit_at(hot: &Hot, callee: u64) -> Option<(u64, u64)> {
     };
     let from = payloads::exit_from(&asked.values);
     let code = code_at(hot, &asked, callee, |row| row.writes.get(), from);
-    (code != 0).then_some((code, errno))
+    (code != 0).then_some((code, errno, asked.values.exit_texts))
 }
 
 /// The words of a call of `callee` that its return needs.
@@ -192,6 +195,10 @@ pub fn kept_for_exit(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: 
     [values.kept_first, values.kept_second].map(|source| match source {
         NO_SOURCE => 0,
         SOURCE_CALLER => resolved(hot, f.id, rsp).map_or(f.id, FrameAt::id) & 0xffff_ffff,
+        SOURCE_INSIDE => match hot.tables.get() {
+            0 => 0,
+            tables => sys::read_word(tables + INSIDE_AT).unwrap_or(0),
+        },
         source => word(f, vectors, source, rsp),
     })
 }

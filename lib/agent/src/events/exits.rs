@@ -4,13 +4,15 @@
 //! own, and runs it when the call returns, as `crate::routines::values` does for calls that nothing
 //! but the payload looks at. What a payload has missed is counted. Must not know what is added.
 
+use crate::events::active;
 use crate::events::acts::Acted;
 use crate::events::call_values;
 use crate::frames::shadow;
 use crate::memory::frame::{Frame, Vectors};
 use crate::memory::rows::UNDECIDED;
 use crate::memory::thread::{
-    FRAME_HELD, FRAME_HELD_RECORDED, FRAME_KEPT, FRAME_QUIET, FRAME_QUIET_HELD, Hot, KEPT_FRAMES,
+    FRAME_HELD, FRAME_HELD_RECORDED, FRAME_KEPT, FRAME_QUIET, FRAME_QUIET_HELD, FrameAt, Hot,
+    KEPT_FRAMES,
 };
 use crate::memory::{state, sys};
 use crate::record::{deep, settle};
@@ -115,14 +117,26 @@ fn returned(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64) {
         return;
     }
     let given = match call_values::exit_at(hot, callee) {
-        Some((code, errno)) => {
+        Some((code, errno, texts)) => {
             hot.errno.set(errno);
+            find_texts(hot, texts, f);
             run_at(hot, code, f, vectors)
         }
         None => UNDECIDED,
     };
     if given == UNDECIDED {
         state::count_hole(hole::PAYLOADS);
+    }
+}
+
+/// Finds texts out at what the call has kept in the innermost frames, and at its result.
+pub(super) fn find_texts(hot: &Hot, texts: u64, f: &Frame) {
+    if texts != 0 {
+        let head = hot.top();
+        let second = head.below().below();
+        let words = [second.below(), second].map(FrameAt::callee);
+        let [first, second] = words;
+        active::find_texts(hot, texts, (&[first, second, f.rax], head.rsp() + 1));
     }
 }
 

@@ -89,7 +89,10 @@ fn given(
         }
     }
     let given = match exit.code != 0 && pushed == KEPT_FRAMES {
-        true => exits::run_at(hot, exit.code, f, vectors),
+        true => {
+            exits::find_texts(hot, exit.texts, f);
+            exits::run_at(hot, exit.code, f, vectors)
+        }
         false => UNDECIDED,
     };
     for _ in 0..pushed {

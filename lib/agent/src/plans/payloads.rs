@@ -148,7 +148,7 @@ fn kinds(of: &FunctionValues) -> u32 {
         | flag(of.acts != 0, ACTS)
         | flag(of.exit_needs_clock != 0, EXIT_TIMED)
         | flag(
-            of.exit_bytes != 0 && of.exit_needs_errno == 0,
+            of.exit_bytes != 0 && of.exit_needs_errno == 0 && of.exit_texts == 0,
             EXITS_BY_ROUTINE,
         )
         | flag(of.returns_by_routine != 0, RETURNS_BY_ROUTINE)

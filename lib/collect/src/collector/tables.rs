@@ -4,14 +4,17 @@
 //! when nothing is recorded any more. A place that calls is a number that has a meaning in one
 //! image of one process: such a table is read when the thread's stream ends, while its process is
 //! known, and made empty for the next thread of the stream. Rows of one function are one row.
-//! So it is with stacks, of which a row has the places beside it. Must not know what is added up.
+//! So it is with stacks, of which a row has the places beside it. Rows that are not added up are
+//! kept with their thread. Must not know what is added up.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 
 use sptrace_payload::callers;
-use sptrace_payload::tables::{MOST_VARIABLES, Row, Table, VARIABLES_AT, read};
+use sptrace_payload::tables::{
+    BAR_AT, INSIDE_AT, Kind, MOST_VARIABLES, Row, Table, VARIABLES_AT, keep_greatest, read,
+};
 use sptrace_payload::text;
 use sptrace_trace::{KeyColumn, KeyTold, Note, TableRow, TableSums};
 use sptrace_tracee::arena::Arena;
@@ -32,12 +35,22 @@ struct Sums {
     table: Table,
     columns: Vec<KeyColumn>,
     rows: BTreeMap<Vec<u64>, Row>,
+    /// Of a kind whose rows are not added up.
+    single: Vec<Row>,
     /// What words of keys stand for, each once, with one more than its place.
     told: BTreeMap<KeyTold, u64>,
     left_out: u64,
 }
 
+/// Rows of a table of single ones that are kept, of all threads.
+const MOST_SINGLE: usize = 100_000;
+
 impl Sums {
+    /// It is read when a thread ends, and then made empty for the next one.
+    fn is_of_thread(&self) -> bool {
+        self.names_places() || self.table.kind == Kind::Rows
+    }
+
     fn names_places(&self) -> bool {
         let is_place = |column| matches!(column, &KeyColumn::Function | &KeyColumn::Stack);
         self.columns.iter().any(is_place)
@@ -49,8 +62,30 @@ impl Sums {
         *self.told.entry(told).or_insert(next)
     }
 
-    fn add(&mut self, rows: Vec<Row>, left_out: u64) {
+    /// Of what a set has that which counts: of the greatest measures those of all sets so far.
+    fn chosen(&self, mut rows: Vec<Row>) -> Vec<Row> {
+        if let Kind::Slowest(most) = self.table.kind {
+            let known = self.single.iter().filter_map(|row| row.values.first());
+            let least = known.map(|word| *word as i64).min();
+            let is_full = self.single.len() >= usize::from(most);
+            let is_greater = |row: &Row| row.values.first().map(|word| *word as i64) > least;
+            rows.retain(|row| !is_full || is_greater(row));
+            keep_greatest(&mut rows, most);
+        }
+        rows
+    }
+
+    fn add(&mut self, mut rows: Vec<Row>, left_out: u64) {
         self.left_out = self.left_out.wrapping_add(left_out);
+        if self.table.kind.has_single_rows() {
+            self.single.append(&mut rows);
+        }
+        if let Kind::Slowest(most) = self.table.kind {
+            keep_greatest(&mut self.single, most);
+        }
+        let more = self.single.len().saturating_sub(MOST_SINGLE);
+        self.single.truncate(MOST_SINGLE);
+        self.left_out = self.left_out.wrapping_add(more as u64);
         for row in rows {
             match self.rows.get_mut(&row.keys) {
                 Some(known) => known.merge(&row, self.table.kind),
@@ -61,10 +96,14 @@ impl Sums {
         }
     }
 
-    fn told(self) -> TableSums {
+    fn told(mut self) -> TableSums {
+        if self.table.kind == Kind::Rows {
+            self.single.sort_by_key(|row| row.values.first().copied());
+        }
         let told = self.told.into_iter().map(|(told, place)| (place, told));
         let told: BTreeMap<u64, KeyTold> = told.collect();
-        let rows = self.rows.into_values().map(|row| TableRow {
+        let rows = self.rows.into_values().chain(self.single);
+        let rows = rows.map(|row| TableRow {
             keys: row.keys,
             count: row.count,
             values: row.values,
@@ -89,6 +128,7 @@ impl<W: Write> Collector<W> {
             table: *table,
             columns: columns.clone(),
             rows: BTreeMap::new(),
+            single: Vec::new(),
             told: BTreeMap::new(),
             left_out: 0,
         });
@@ -99,15 +139,17 @@ impl<W: Write> Collector<W> {
     pub(super) fn take_tables(&mut self, arena: &Arena, i: usize) {
         // The next thread of the stream begins with variables that are zero.
         arena.clear_table_words(i as u32, VARIABLES_AT, 8 * u32::from(MOST_VARIABLES));
-        if !self.added.0.iter().any(Sums::names_places) {
+        arena.clear_table_words(i as u32, INSIDE_AT, 8);
+        if !self.added.0.iter().any(Sums::is_of_thread) {
             return;
         }
         // Its process may have written nothing else.
         let epoch = arena.stream(i).epoch.load(Ordering::Relaxed);
         self.begin_stream(arena, i, epoch);
-        self.add_tables(arena, i, &Sums::names_places);
-        for sums in self.added.0.iter().filter(|sums| sums.names_places()) {
-            arena.clear_table_words(i as u32, sums.table.at, sums.table.bytes());
+        self.add_tables(arena, i, &Sums::is_of_thread);
+        for sums in self.added.0.iter().filter(|sums| sums.is_of_thread()) {
+            let next = arena.table_word(i as u32, sums.table.at + BAR_AT);
+            arena.clear_table_words(i as u32, sums.table.at, sums.table.used_bytes(next));
         }
     }
 
@@ -137,8 +179,13 @@ impl<W: Write> Collector<W> {
         let mut added = std::mem::take(&mut self.added);
         let mut state = self.streams[i].take();
         for sums in added.0.iter_mut().filter(|sums| is_wanted(sums)) {
-            let (mut rows, left_out) = read(&sums.table, &|at| arena.table_word(i as u32, at));
+            let (rows, left_out) = read(&sums.table, &|at| arena.table_word(i as u32, at));
+            let mut rows = sums.chosen(rows);
+            let tid = state.as_deref().map_or(0, |state| state.lane.tid);
             for row in &mut rows {
+                if sums.table.kind == Kind::Rows {
+                    row.values.push(tid.into());
+                }
                 self.name_keys(row, sums, state.as_deref_mut());
             }
             sums.add(rows, left_out);

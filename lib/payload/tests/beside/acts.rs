@@ -8,17 +8,20 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sptrace_payload::acts::{Acts, CameTo, Sums, interpret, interpret_active};
+use sptrace_payload::acted::{CameTo, Sums, interpret, interpret_active};
+use sptrace_payload::acts::Acts;
 use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
 use sptrace_payload::contract::in_place::*;
 use sptrace_payload::contract::slot;
 use sptrace_payload::interpret::{Call, Memory};
 use sptrace_payload::program::{Expression, Program, Source};
 use sptrace_payload::slot_code::{SlotCode, slot_code};
-use sptrace_payload::tables::{Kind, MOST_VARIABLES, Tables, VARIABLES_AT, read};
+use sptrace_payload::tables::{
+    INSIDE_AT, Kind, MOST_SLOWEST, MOST_VARIABLES, Tables, VARIABLES_AT, read,
+};
 use sptrace_payload::text;
 
-use super::random::{Moment, Random};
+use super::random::{Moment, Random, SELF_WORD};
 use super::{Choices, CodePages, frames};
 
 /// Where the words of the block are.
@@ -220,14 +223,22 @@ fn tables() -> Tables {
         (Kind::Sum, 3, [8, 0, 2, 0]),
         (Kind::Count, 1, [text::TOLD_WORDS, 0, 0, 0]),
         (Kind::Least, 2, [1, text::TOLD_WORDS, 0, 0]),
+        (Kind::Rows, 3, [2, 0, text::TOLD_WORDS, 0]),
+        (Kind::Slowest(1), 1, [0; 4]),
+        (Kind::Slowest(2), 4, [0, 4, text::TOLD_WORDS, 0]),
+        (Kind::Slowest(MOST_SLOWEST), 0, [0; 4]),
     ])
 }
 
 /// What the slow path keeps of the texts of a call.
-fn told_of(acts: &Acts, call: &Call, stack: &Stack) -> Vec<u64> {
+fn told_of(acts: &Acts, call: &Call, stack: &Stack, is_return: bool) -> Vec<u64> {
     let texts = acts.texts().into_iter();
-    let told = texts.flat_map(|(argument, _)| {
-        let at = call.arguments.get(usize::from(argument)).copied();
+    let told = texts.flat_map(|(word, _)| {
+        let at = match is_return {
+            true if word == text::RESULT => Some(call.result),
+            true => call.kept.get(usize::from(word)).copied(),
+            false => call.arguments.get(usize::from(word)).copied(),
+        };
         let mut text = Vec::new();
         for offset in 0..text::TOLD_BYTES as u64 {
             let mut byte = [0];
@@ -249,8 +260,18 @@ fn sums_of(set: &[u64], tables: &Tables) -> (Sums, u64) {
     for (number, table) in (0..).zip(&tables.all) {
         let (rows, left_out) = read(table, &|at| set[at as usize / 8]);
         all_left_out += left_out;
-        for row in rows {
-            assert!(sums.insert((number, row.keys.clone()), row).is_none());
+        for (place, mut row) in (0..).zip(rows) {
+            if table.kind == Kind::Rows {
+                // When it has come.
+                assert_ne!(row.values, [0]);
+                row.values.clear();
+            }
+            // Where each row is one addition it stands by its place: none becomes free again.
+            let key = match table.kind.has_single_rows() {
+                true => vec![place],
+                false => row.keys.clone(),
+            };
+            assert!(sums.insert((number, key), row).is_none());
         }
     }
     (sums, all_left_out)
@@ -261,6 +282,10 @@ fn sums_of(set: &[u64], tables: &Tables) -> (Sums, u64) {
 pub struct Met {
     /// Rows of tables.
     pub added: usize,
+    /// Returns whose own time was asked for.
+    pub timed: usize,
+    /// Tables of the greatest measures that were full.
+    pub full: usize,
     /// Calls that are recorded.
     pub recorded: usize,
     /// Calls that are not.
@@ -316,13 +341,17 @@ impl Compared<'_> {
     }
 
     fn word(&self, of: Expression, call: &Call) -> u64 {
-        let program = Program {
-            words: vec![of],
-            ..Program::default()
-        };
-        let bytes = sptrace_payload::interpret(&program, call, self.stack).bytes;
-        u64::from_le_bytes(bytes.try_into().expect("one word"))
+        word_of(of, call, self.stack)
     }
+}
+
+fn word_of(of: Expression, call: &Call, stack: &Stack) -> u64 {
+    let program = Program {
+        words: vec![of],
+        ..Program::default()
+    };
+    let bytes = sptrace_payload::interpret(&program, call, stack).bytes;
+    u64::from_le_bytes(bytes.try_into().expect("one word"))
 }
 
 /// Compares random acts of the beginning of a call at some calls; says what was met. `None`: they
@@ -349,12 +378,14 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
     let mut sums = Sums::new();
     let mut variables = Variables::default();
-    for _ in 0..6 {
+    for _ in 0..12 {
         let mut counters = [0u64; 3];
         let mut call = random.call(&stack);
         let (frames, around) = frames::at_random(random.0);
         call.around = around;
         call.variables = variables.clone();
+        call.inside_ns.set(random.word());
+        set[INSIDE_AT as usize / 8] = call.inside_ns.get();
         let is_muted = random.below(16) == 0;
         let mut compared = Compared {
             acts: &acts,
@@ -372,7 +403,7 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
         put(THREAD.counters, counters.as_mut_ptr() as u64);
         let top = frames[frames.len() - 3..].as_ptr() as u64;
         put(THREAD.top_frame, top);
-        let told: Vec<u64> = told_of(&acts, &call, &stack);
+        let told: Vec<u64> = told_of(&acts, &call, &stack, false);
         put(THREAD.told, told.as_ptr() as u64);
         for (number, (argument, length)) in (0..).zip(acts.texts()) {
             let source = match (argument, length) {
@@ -412,7 +443,7 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
         met.recorded += usize::from(given == UNWANTED);
         met.passed += usize::from(given == PASSED);
     }
-    met.added += same_sums(&set, &tables, sums, &acts);
+    same_sums(&set, &tables, sums, &acts, met);
     Some(())
 }
 
@@ -466,7 +497,7 @@ pub fn compare_in_slots(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
         }
         variables = same_variables(&set, &call, &acts);
     }
-    met.added += same_sums(&set, &tables, sums, &acts);
+    same_sums(&set, &tables, sums, &acts, met);
     Some(())
 }
 
@@ -495,13 +526,19 @@ pub fn compare_at_returns(
         steps: random.steps(&tables, 0),
         records: false,
     };
-    let made = exit_code(&acts, &tables, THREAD, 1 << 32);
+    // So many ticks are a nanosecond that the code ends within the one in which it has begun.
+    if acts.texts().len() > sptrace_payload::acts::MOST_TEXTS {
+        return None;
+    }
+    let made = exit_code(&acts, &tables, THREAD, 1);
+    let self_time = acts.self_time();
+    assert!(self_time.is_none_or(|word| word == SELF_WORD));
     let code = made.unwrap_or_else(|error| panic!("{error}: {acts:?}"))?;
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
     let mut sums = Sums::new();
     let mut variables = Variables::default();
-    for _ in 0..4 {
-        let mut kept = [random.word(), random.word()];
+    for _ in 0..12 {
+        let mut kept = [random.place(&nothing), random.place(&nothing)];
         if random.below(2) == 0 {
             kept[1] = kept[0];
         }
@@ -517,7 +554,15 @@ pub fn compare_at_returns(
             }
             _ => {}
         }
-        frames.extend(frames::held(0x200, kept, 0));
+        let (elapsed_ns, begun_at) = (random.below(1 << 20), now());
+        const NANOSECOND: u64 = 1 << 32;
+        let stamp = begun_at.wrapping_sub(elapsed_ns * NANOSECOND);
+        frames.extend(frames::held(0x200, kept, stamp));
+        let inside_ns = match random.below(4) {
+            0 => random.word(),
+            _ => kept[usize::from(SELF_WORD)].wrapping_add(random.below(1 << 21)),
+        };
+        set[INSIDE_AT as usize / 8] = inside_ns;
         let top = frames[frames.len() - 3..].as_ptr() as u64;
         let mut counters = [0u64; 3];
         // The code writes there: what is borrowed may change.
@@ -532,11 +577,30 @@ pub fn compare_at_returns(
         put(THREAD.counters, counters.as_mut_ptr() as u64);
         set_gs(block.as_ptr().cast());
         let mut call = random.call(&nothing);
+        call.result = random.place(&nothing);
         call.errno = errno as u32;
         call.variables = variables.clone();
         call.kept[..2].copy_from_slice(&kept);
+        let told = told_of(&acts, &call, &nothing, true);
+        put(THREAD.told, told.as_ptr() as u64);
+        for (number, (word, length)) in (0..).zip(acts.texts()) {
+            let source = match word {
+                text::RESULT => Source::ResultText(length),
+                word => Source::KeptText(word, length),
+            };
+            let word = word_of(source.into(), &call, &nothing);
+            met.texts += usize::from(word == text::whole(b"/etc"));
+            put(THREAD.texts + 8 * number, word);
+        }
         call.around = around;
+        call.elapsed_ns = elapsed_ns;
+        call.inside_ns.set(inside_ns);
         let given = run(pages, &code, &call);
+        if acts.is_timed() && now().wrapping_sub(begun_at) >= NANOSECOND {
+            // Nobody knows which one it was in.
+            return None;
+        }
+        met.timed += usize::from(self_time.is_some());
         // At a return rdx is the second word of the result.
         let bids = match is_muted {
             true => 0,
@@ -548,10 +612,18 @@ pub fn compare_at_returns(
         let at = if bids == 0 { 0 } else { top };
         assert_eq!((given, said), (wanted, [bids.into(), at]), "{acts:?}");
         met.bidden += usize::from(bids != 0);
+        let inside_ns = set[INSIDE_AT as usize / 8];
+        assert_eq!(inside_ns, call.inside_ns.get(), "{acts:?}");
         variables = same_variables(&set, &call, &acts);
     }
-    met.added += same_sums(&set, &tables, sums, &acts);
+    same_sums(&set, &tables, sums, &acts, met);
     Some(())
+}
+
+/// The clock.
+fn now() -> u64 {
+    // SAFETY: nothing forbids it here.
+    unsafe { std::arch::x86_64::_rdtsc() }
 }
 
 /// Variables of a thread.
@@ -569,8 +641,8 @@ fn same_variables(set: &[u64], call: &Call, acts: &Acts) -> Variables {
     call.variables.clone()
 }
 
-/// Both have added the same; gives how many rows.
-fn same_sums(set: &[u64], tables: &Tables, mut sums: Sums, acts: &Acts) -> usize {
+/// Both have added the same.
+fn same_sums(set: &[u64], tables: &Tables, mut sums: Sums, acts: &Acts, met: &mut Met) {
     // A count of nothing is no row.
     sums.retain(|_, row| row.count != 0);
     // A number in the place of a text tells nothing.
@@ -580,5 +652,10 @@ fn same_sums(set: &[u64], tables: &Tables, mut sums: Sums, acts: &Acts) -> usize
     }
     let (got, left_out) = sums_of(set, tables);
     assert_eq!((&got, left_out), (&sums, 0), "{acts:?}");
-    sums.len()
+    met.added += sums.len();
+    for (number, table) in (0..).zip(&tables.all) {
+        let rows = sums.range((number, Vec::new())..(number + 1, Vec::new()));
+        let is_full = table.kind.has_single_rows() && rows.count() == table.rows() as usize;
+        met.full += usize::from(is_full);
+    }
 }

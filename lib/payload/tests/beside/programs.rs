@@ -309,6 +309,7 @@ impl Random<'_> {
         Call {
             errno: 0,
             elapsed_ns: 0,
+            inside_ns: Default::default(),
             depth: 0,
             caller: 0,
             around: Vec::new(),

@@ -12,6 +12,9 @@ use sptrace_payload::text;
 use super::acts::{Stack, TID};
 use super::{Choices, operation, width};
 
+/// The word that is kept for a call's own time, if that is asked for.
+pub const SELF_WORD: u8 = 1;
+
 /// When acts run that are made.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Moment {
@@ -28,6 +31,14 @@ impl Random<'_> {
         self.0.below(end)
     }
 
+    /// At a return times may stand in the place of the last two.
+    fn locals(&self) -> u64 {
+        match self.1 {
+            Moment::Return => u64::from(MOST_LOCALS) - 2,
+            Moment::Call | Moment::Slot => MOST_LOCALS.into(),
+        }
+    }
+
     pub fn word(&mut self) -> u64 {
         match self.below(4) {
             0 => self.0.next(),
@@ -38,7 +49,9 @@ impl Random<'_> {
 
     pub fn source(&mut self) -> Source {
         if self.1 == Moment::Return {
-            return match self.below(6) {
+            return match self.below(8) {
+                7 => Source::SelfTime(SELF_WORD),
+                6 => Source::Elapsed,
                 5 => self.variable(),
                 0 => Source::Kept(self.below(2) as u8),
                 1 => Source::SecondResult,
@@ -75,22 +88,27 @@ impl Random<'_> {
 
     /// An argument is a certain text, or begins so.
     pub fn text(&mut self) -> Expression {
+        let at: fn(u8, u16) -> Source = match (self.1, self.below(2)) {
+            (Moment::Return, 0) => |_, length| Source::ResultText(length),
+            (Moment::Return, _) => Source::KeptText,
+            _ => Source::Text,
+        };
         let argument = self.below(2) as u8;
         let all: [&[u8]; 3] = [b"/etc", b"/etc/passwd", b"/e"];
         let text = all[self.below(3) as usize];
         let (length, word) = match self.below(3) {
             0 => (text::WHOLE, text::whole(text)),
-            1 => return Source::Text(argument, text::FIELDS + self.below(2) as u16).into(),
+            1 => return at(argument, text::FIELDS + self.below(2) as u16).into(),
             _ => (text.len() as u16, text::beginning(text)),
         };
-        Expression::Source(Source::Text(argument, length)).with(Binary::Equal, word)
+        Expression::Source(at(argument, length)).with(Binary::Equal, word)
     }
 
     pub fn expression(&mut self, depth: u32) -> Expression {
         let inner = |r: &mut Self| Box::new(r.expression(depth + 1));
         match self.below(if depth > 3 { 4 } else { 8 }) {
             0 => self.word().into(),
-            1 => Expression::Local(self.below(u64::from(MOST_LOCALS)) as u8),
+            1 => Expression::Local(self.below(self.locals()) as u8),
             2 | 3 => self.source().into(),
             4 => Expression::Narrow(inner(self), width(self.0)),
             5 => Expression::Both(inner(self), inner(self)),
@@ -107,7 +125,7 @@ impl Random<'_> {
 
     pub fn step(&mut self, tables: &Tables, depth: u32) -> Step {
         match self.below(if depth < 3 { 6 } else { 4 }) {
-            0 => Step::Set(self.below(u64::from(MOST_LOCALS)) as u8, self.expression(0)),
+            0 => Step::Set(self.below(self.locals()) as u8, self.expression(0)),
             1 if self.1 == Moment::Call && self.below(3) == 0 => Step::Record,
             1 if self.1 == Moment::Call && self.below(3) == 0 => {
                 let act = Act::ALL[self.below(4) as usize];
@@ -115,7 +133,7 @@ impl Random<'_> {
             }
             1 if self.1 != Moment::Slot && self.below(4) == 0 => Step::Bid(self.below(32) as u8),
             1 if self.below(3) == 0 => {
-                let local = self.below(u64::from(MOST_LOCALS)) as u8;
+                let local = self.below(self.locals()) as u8;
                 Step::Next(local, self.below(3) as u8)
             }
             2 if self.below(3) == 0 => {
@@ -126,7 +144,7 @@ impl Random<'_> {
                 }
             }
             5 => Step::If(
-                match self.1 == Moment::Call && self.below(6) == 0 {
+                match self.1 != Moment::Slot && self.below(6) == 0 {
                     true => self.text(),
                     false => self.expression(0),
                 },
@@ -163,11 +181,14 @@ impl Random<'_> {
         }
     }
 
-    /// A text as a key; at a return, and in a slot, there is none.
+    /// A text as a key; in a slot there is none.
     pub fn told_text(&mut self) -> Expression {
-        match self.1 {
-            Moment::Call => Source::Text(self.below(2) as u8, text::TOLD).into(),
-            Moment::Slot | Moment::Return => self.expression(1).with(Binary::And, 3),
+        let number = self.below(4) as u8;
+        match (self.1, number) {
+            (Moment::Call, _) => Source::Text(number / 2, text::TOLD).into(),
+            (Moment::Return, 0 | 1) => Source::KeptText(number, text::TOLD).into(),
+            (Moment::Return, _) => Source::ResultText(text::TOLD).into(),
+            (Moment::Slot, _) => self.expression(1).with(Binary::And, 3),
         }
     }
 
@@ -194,12 +215,21 @@ impl Random<'_> {
     pub fn kept(&mut self) -> Option<Vec<Source>> {
         (self.below(4) == 0).then(|| {
             let words = self.below(MOST_KEPT as u64 + 1);
-            let mut one = || match self.below(3) {
+            let mut one = || match self.below(4) {
+                3 => Source::Inside,
                 0 => Source::Stack(self.below(8) as u8),
                 _ => Source::Argument(self.below(6) as u8),
             };
             (0..words).map(|_| one()).collect()
         })
+    }
+
+    /// A word that may be where a text is.
+    pub fn place(&mut self, stack: &Stack) -> u64 {
+        match self.below(2) {
+            0 => stack.texts[self.below(4) as usize].as_ptr() as u64,
+            _ => self.word(),
+        }
     }
 
     pub fn call(&mut self, stack: &Stack) -> Call {

@@ -4,7 +4,7 @@
 //! Part of the reader of payloads. Must not know how a call is changed.
 
 use rhai::{Expr, FnCallExpr, Position, Stmt};
-use sptrace_payload::acts::{Act, FAILURE, Moment, Step};
+use sptrace_payload::acts::{Act, FAILURE, Moment, RESULT, Step};
 use sptrace_payload::program::{Binary, Expression, Source};
 use sptrace_payload::text;
 use sptrace_types::names::table::{ERRNO, SIGNALS};
@@ -224,10 +224,6 @@ impl Reader<'_, '_> {
                 _ => return self.refuse(at, "a field is a number here", "write c.NAME.FIELD"),
             }
         }
-        if self.moment == Moment::Return {
-            let reason = "fields are read when a call begins";
-            return self.refuse(at, reason, "write it in on_enter, or later(|e| ...)");
-        }
         self.named(path, at)
     }
 
@@ -252,12 +248,14 @@ impl Reader<'_, '_> {
             let reason = "a text of 1 to 4095 bytes is wanted here";
             return self.refuse(at, reason, "write another");
         }
-        if self.moment == Moment::Return {
-            let reason = "texts are read when a call begins";
-            return self.refuse(at, reason, "write it in on_enter, or later(|e| ...)");
-        }
         match value {
             Expression::Source(Source::Argument(n)) => Ok(Source::Text(n, length).into()),
+            Expression::Source(Source::Named(RESULT)) if self.is_of_kernel => self.refuse(
+                at,
+                "a system call gives no text",
+                "write c.str(2) for what it has put where an argument points to",
+            ),
+            Expression::Source(Source::Named(RESULT)) => Ok(Source::ResultText(length).into()),
             Expression::Source(Source::Named(n)) if self.is_field(n) => self.refuse(
                 at,
                 "the text that a field points to is not read",

@@ -61,6 +61,16 @@ impl Reader<'_, '_> {
         Ok((source, Type::Text))
     }
 
+    /// `c.result_str()`: the text that the result points to.
+    pub(super) fn result_text(&mut self, method: &FnCallExpr, at: Position) -> Read<Value> {
+        if !method.args.is_empty() {
+            return self.refuse(at, "the result is one", "write c.result_str()");
+        }
+        let (result, _) = self.of_return("result", at)?;
+        let source = self.text_at(result, (TOLD, "a key"), at)?;
+        Ok((source, Type::Text))
+    }
+
     /// `c.stack(8)`.
     pub(super) fn stack(&self, method: &FnCallExpr, at: Position) -> Read<Value> {
         let count = match &method.args[..] {

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use rhai::Dynamic;
 
+use sptrace_payload::tables::MOST_ROWS as MOST_OF_THREAD;
+
 use super::{Cell, Failure, Grid, MOST_ROWS, cells};
 
 /// The rows with the greatest measure.
@@ -16,6 +18,8 @@ pub struct Slowest {
     /// By measure; of equal ones the first come first.
     kept: BTreeMap<(Reverse<i64>, u64), Vec<Cell>>,
     added: u64,
+    /// Additions of payloads that had no room.
+    no_room: u64,
 }
 
 impl Slowest {
@@ -26,6 +30,33 @@ impl Slowest {
             columns,
             kept: BTreeMap::new(),
             added: 0,
+            no_room: 0,
+        }
+    }
+
+    /// How many rows it has at most, and how many columns beside the measure.
+    pub fn form(&self) -> (usize, usize) {
+        (self.most, self.columns.len().saturating_sub(1))
+    }
+
+    /// Adds a row that payloads have kept.
+    pub fn absorb(&mut self, measure: i64, cells: impl Iterator<Item = Cell>) {
+        let row: Vec<Cell> = std::iter::once(Cell::Int(measure)).chain(cells).collect();
+        if row.len() == self.columns.len() {
+            self.keep(measure, row);
+        }
+    }
+
+    /// So many additions had no room in the tables of payloads.
+    pub fn leave_out(&mut self, count: u64) {
+        self.no_room = self.no_room.saturating_add(count);
+    }
+
+    fn keep(&mut self, measure: i64, row: Vec<Cell>) {
+        self.added += 1;
+        self.kept.insert((Reverse(measure), self.added), row);
+        if self.kept.len() > self.most {
+            self.kept.pop_last();
         }
     }
 
@@ -34,17 +65,13 @@ impl Slowest {
         let Cell::Int(measure) = Cell::of(measure)? else {
             return Ok(());
         };
-        self.added += 1;
         let least = self.kept.last_key_value().map(|(key, _)| key.0.0);
         if self.kept.len() >= self.most && least.is_some_and(|least| measure <= least) {
             return Ok(());
         }
         let mut row = vec![Cell::Int(measure)];
         row.extend(cells(rest, self.columns.len().saturating_sub(1), "cells")?);
-        self.kept.insert((Reverse(measure), self.added), row);
-        if self.kept.len() > self.most {
-            self.kept.pop_last();
-        }
+        self.keep(measure, row);
         Ok(())
     }
 
@@ -57,7 +84,12 @@ impl Slowest {
             title: String::new(),
             columns: self.columns.clone(),
             rows: self.kept.values().cloned().collect(),
-            remarks: Vec::new(),
+            remarks: match self.no_room {
+                0 => Vec::new(),
+                n => vec![format!(
+                    "{n} additions of signal handlers had no room in the program"
+                )],
+            },
         }
     }
 }
@@ -67,6 +99,8 @@ pub struct Table {
     columns: Vec<String>,
     rows: Vec<Vec<Cell>>,
     left_out: u64,
+    /// Additions of payloads that had no room.
+    no_room: u64,
 }
 
 impl Table {
@@ -76,15 +110,38 @@ impl Table {
             columns,
             rows: Vec::new(),
             left_out: 0,
+            no_room: 0,
+        }
+    }
+
+    /// How many columns it has.
+    pub fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Adds a row of payloads.
+    pub fn absorb(&mut self, cells: impl Iterator<Item = Cell>) {
+        let row: Vec<Cell> = cells.collect();
+        if row.len() == self.columns.len() {
+            self.keep(row);
+        }
+    }
+
+    /// So many additions had no room in the tables of payloads.
+    pub fn leave_out(&mut self, count: u64) {
+        self.no_room = self.no_room.saturating_add(count);
+    }
+
+    fn keep(&mut self, row: Vec<Cell>) {
+        match self.rows.len() < MOST_ROWS {
+            true => self.rows.push(row),
+            false => self.left_out += 1,
         }
     }
 
     pub fn add(&mut self, row: Dynamic) -> Result<(), Failure> {
         let row = cells(row, self.columns.len(), "cells")?;
-        match self.rows.len() < MOST_ROWS {
-            true => self.rows.push(row),
-            false => self.left_out += 1,
-        }
+        self.keep(row);
         Ok(())
     }
 
@@ -93,10 +150,17 @@ impl Table {
     }
 
     pub fn grid(&self) -> Grid {
-        let remarks = match self.left_out {
-            0 => Vec::new(),
-            n => vec![format!("{n} rows left out: more than {MOST_ROWS}")],
-        };
+        let mut remarks = Vec::new();
+        if self.left_out > 0 {
+            let n = self.left_out;
+            remarks.push(format!("{n} rows left out: more than {MOST_ROWS}"));
+        }
+        if self.no_room > 0 {
+            let n = self.no_room;
+            remarks.push(format!(
+                "{n} rows had no room in the program, where there are {MOST_OF_THREAD} of a thread"
+            ));
+        }
         Grid {
             title: String::new(),
             columns: self.columns.clone(),

@@ -217,7 +217,7 @@ fn add_places(all: &mut Vocabulary<'_>) {
 
 /// What a payload is, for the manual.
 const ON_ENTER: &str = "inside of the program, compiled to native code, when one of these functions is called: \
-     SHEET.add(...) to sheets of count, sum, min, max and histogram, with whole numbers, c.caller, c.stack(N) and c.str(N) as keys, and \
+     SHEET.add(...) to sheets of count, sum, min, max, histogram, slowest and table, with whole numbers, c.caller, c.stack(N) and c.str(N) as keys, and \
      c.record(), without which the call is not recorded. c.caller is the function that makes the call, or the jump, and is shown by \
      its name; ? where it is not known. c.stack(N) is the N innermost callers, 1 to 16, shown as e.callers(N) shows \
      them: calls that go on without a record are in no stack, nor is what lies behind 256 frames of such; a \
@@ -235,7 +235,10 @@ const ON_ENTER: &str = "inside of the program, compiled to native code, when one
      the call is not made, and gives this; c.deny(ERRNO) or c.deny(ERRNO, RESULT): it is not made, \
      and fails with \"ENOENT\" and the like; c.delay(DURATION): it is made so much later; \
      c.raise(SIGNAL): \"SIGUSR1\" and the like is raised in the thread before it. Each such call is \
-     recorded, and marked INJECTED. c.start(), c.stop(), c.dump() and c.level(GLOB, LEVEL) ask something of the \
+     recorded, and marked INJECTED. c.print(TEXT, VALUE, ...) keeps a line, with what may be a key in the place of each {}, up to \
+     four: the program prints nothing; lines are shown when the recording ends, and again by `report script`, with \
+     the time and the thread, in the order of time. 1,000 of a thread are kept for each place in the script, and so \
+     many rows of a table; how many had no room is said. c.start(), c.stop(), c.dump() and c.level(GLOB, LEVEL) ask something of the \
      recording; see below";
 
 /// What is compiled, and runs inside of the program.
@@ -259,8 +262,12 @@ fn add_payloads(all: &mut Vocabulary<'_>) {
         "place.on_exit(|c| ...)",
         "the same when one of these functions returns, with what is known then: c.result, as wide \
          as the function's prototype says or as a whole register, c.elapsed in nanoseconds (compare \
-         it with 5.us), c.errno, which means something where the result says that the call has \
-         failed, and of the call's arguments two, as they were when it began. c.record() is refused: \
+         it with 5.us), c.self_time, which is c.elapsed less the time of those calls inside at whose return \
+         a payload asks for c.self_time, too (with at(\"*\") all that are seen; it takes one of the two \
+         arguments and two of the variables), c.errno, which means something where the result says that the call has \
+         failed, and of the call's arguments two, as they were when it began. c.str(N), fields, and comparisons with texts see \
+         what is there at the return, up to the first zero byte; c.result_str() is the text that the result points to, and c.result == TEXT \
+         compares it. c.record() is refused: \
          the beginning of the call has passed. A call that an exception or longjmp leaves does not \
          return, and one that a fork takes to a child is none of the child's. Of recorded system calls, \
          syscalls(SET), c.result is what the kernel gives, a negative errno where it fails, and \

@@ -18,7 +18,7 @@ type Forms = (&'static [&'static str], &'static [&'static str]);
 /// What payloads are about, before them.
 const BEFORE: &str = "let t = count(\"t\", [\"k\"]); let n = count(\"n\", []); \
      let m = sum(\"m\", [\"a\", \"b\"], [\"v\"]); let h = histogram(\"h\", [\"k\"], \"v\"); \
-     let s = stats(\"s\", [\"k\"], \"v\"); let x = 7; let yes = true; let text = \"/etc\"; \
+     let r = table(\"r\", [\"a\", \"b\"]); let w = slowest(\"w\", 3, [\"m\", \"k\"]); let s = stats(\"s\", [\"k\"], \"v\"); let x = 7; let yes = true; let text = \"/etc\"; \
      fn f(n) { n + 1 }\n";
 /// Payloads, with a place for what they do.
 const HEADS: Forms = (
@@ -42,6 +42,11 @@ const STATEMENTS: Forms = (
         "n.add([]);",
         "m.add([#, #], #);",
         "h.add(#, #);",
+        "w.add(#, [#]);",
+        "t.add(c.str(1));",
+        "t.add(c.result_str());",
+        "r.add([#, #]);",
+        "c.print(\"{} and {}\", #, #);",
         "if ? { @ }",
         "if ? { @ } else { @ }",
         "if ? { @ } else if ? { @ } else { @ }",
@@ -61,6 +66,9 @@ const STATEMENTS: Forms = (
         "s.add(#, #);",
         "print(#);",
         "t.add([#]);",
+        "w.add(#);",
+        "r.add(#);",
+        "c.print(\"{}\");",
         "return;",
         "for i in 0..3 { @ }",
         "@ @",
@@ -99,6 +107,7 @@ const VALUES: Forms = (
         "c.result",
         "c.errno",
         "c.elapsed",
+        "c.self_time",
         "c.depth",
         "c.caller",
         "a",
@@ -128,6 +137,8 @@ const CONDITIONS: Forms = (
         "c.path == \"/etc/passwd\"",
         "c.path.starts_with(text)",
         "c.nth == 3",
+        "c.result == \"yes\"",
+        "c.arg2 == text",
         "? == ?",
     ],
     &[

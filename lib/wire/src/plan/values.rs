@@ -39,6 +39,9 @@ pub const SYSTEM_ENTRIES: u32 = 0xf000_0000;
 pub const TEXTS: usize = 4;
 /// In a text of [`FunctionValues::texts`]: there is none.
 pub const NO_TEXT: u16 = 0;
+/// In a text of [`FunctionValues::exit_texts`], in place of the number of a word that is kept: at
+/// the result.
+pub const RESULT_TEXT: u8 = 2;
 /// In place of a text of [`FunctionValues::texts`]: how many recorded calls are open around the
 /// call.
 pub const DEPTH: (u8, u16) = (6, 1);
@@ -55,6 +58,10 @@ pub const TOLD_BYTES: usize = 256;
 pub const TEXT_BYTES: usize = 4096;
 /// A source: the lower half of the id of the place that makes the call; of what is kept alone.
 pub const SOURCE_CALLER: u8 = 0xfe;
+/// A source: the word of the thread's set of tables at [`INSIDE_AT`]; of what is kept alone.
+pub const SOURCE_INSIDE: u8 = 0xfd;
+/// In a set of tables: what calls have taken whose own time is asked for.
+pub const INSIDE_AT: u64 = 72;
 /// In place of a source: there is none.
 pub const NO_SOURCE: u8 = 0xff;
 
@@ -270,6 +277,9 @@ layout! {
         /// The texts, 16 bits each: above bit 13 the argument in a register, below it how many
         /// bytes, or [`WHOLE_TEXT`], or one of [`FIELDS`]; or [`DEPTH`].
         pub texts: u64,
+        /// The same of those that the part for the return asks for, which the slow path runs then:
+        /// in place of the argument the number of a word that is kept, or [`RESULT_TEXT`].
+        pub exit_texts: u64,
     }
 }
 
@@ -278,15 +288,6 @@ impl FunctionValues {
     pub const fn code_bytes(&self) -> usize {
         let parts = self.decides_bytes as usize + self.writes_bytes as usize;
         parts + self.exit_bytes as usize + self.slot_acts.bytes as usize
-    }
-
-    /// Text number `i`: its argument, and its length. `None`: there is none.
-    pub const fn text(&self, i: usize) -> Option<(u8, u16)> {
-        let text = (self.texts >> (16 * (i & 3))) as u16;
-        match text {
-            NO_TEXT => None,
-            text => Some(((text >> 13) as u8, text & WHOLE_TEXT)),
-        }
     }
 
     /// Source number `i`.
@@ -318,6 +319,15 @@ impl FunctionValues {
             mask: self.mask,
             descriptors: 0,
         }
+    }
+}
+
+/// Of [`FunctionValues::texts`] number `i`: its argument, and its length. `None`: there is none.
+pub const fn text(texts: u64, i: usize) -> Option<(u8, u16)> {
+    let text = (texts >> (16 * (i & 3))) as u16;
+    match text {
+        NO_TEXT => None,
+        text => Some(((text >> 13) as u8, text & WHOLE_TEXT)),
     }
 }
 
