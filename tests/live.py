@@ -186,6 +186,61 @@ ON_PATHS = {
 
 
 @case
+def calls_on_other_paths(bench):
+    """-P PATH: calls on descriptors that surely lead elsewhere are not in the trace and are counted, those on a link, a copy or a file by its other name are."""
+    if int(re.search(r"Seccomp:\s*(\d)", open("/proc/self/status").read())[1]): raise Skip("under a seccomp filter all are recorded")
+    folder = os.path.realpath(f"{bench.folder}/files")
+    ours, trace = (f"{bench.folder}/{name}" for name in ("ours", "trace"))
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    with open(f"{folder}/data", "w") as data: data.write("a line\n" * 3)
+    os.symlink("data", f"{folder}/link")
+    # Descriptor 3 is the file by a link, 4 another file, 5 a copy of the first in the number of one of the other; a child has them, too.
+    program = """import os
+a = os.open("link", os.O_RDONLY); b = os.open("/dev/zero", os.O_RDONLY); c = os.dup(b)
+for _ in range(300): os.read(b, 1); os.read(c, 2)
+os.dup2(a, c); os.read(c, 3)
+if not os.fork():
+    for _ in range(200): os.read(b, 1)
+    os.read(a, 4); os.close(b); os.open("data", os.O_RDONLY); os.read(b, 5); os._exit(0)
+os.wait(); os.read(a, 6)
+"""
+    done = subprocess.run([bench.sptrace, "run", "-P", f"{folder}/data", f"--live={ours}", "-o", trace, "--", sys.executable, "-c", program], cwd=folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0: raise Failed(done.stderr)
+    recorded = subprocess.run([bench.sptrace, "report", "lines", "-i", trace], stdout=subprocess.PIPE, text=True).stdout
+    sizes = lambda text: sorted(int(size) for size in re.findall(r"\bread\(\d+, .*, (\d+)\) += ", text))
+    if sizes(open(ours).read()) != [3, 4, 5, 6]: raise Failed(open(ours).read())
+    if not {3, 4, 5, 6} <= set(sizes(recorded)) or {1, 2} & set(sizes(recorded)): raise Failed(recorded)
+    left_out = re.search(r"(\d+) system calls left out by -e fd= or -P", done.stderr)
+    if not left_out or int(left_out[1]) < 800: raise Failed(done.stderr)
+
+
+@case
+def calls_on_a_path_behind_a_filter(bench):
+    """-P PATH of a program that installs a filter by which readlink(2) is its end, and of the one that it executes: all calls on the path, and the program's own end."""
+    folder = os.path.realpath(f"{bench.folder}/files")
+    ours, trace = (f"{bench.folder}/{name}" for name in ("ours", "trace"))
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    with open(f"{folder}/data", "w") as data: data.write("a line\n" * 3)
+    program = """import ctypes, os, struct
+a = os.open("/dev/zero", os.O_RDONLY); os.read(a, 1); os.close(a)
+code = struct.pack("HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, 89, 6, 0, 0, 0x80000000, 6, 0, 0, 0x7fff0000)
+held = ctypes.create_string_buffer(code)
+filter = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 4, ctypes.addressof(held)))
+prctl = ctypes.CDLL(None).prctl
+prctl(38, 1, 0, 0, 0)
+assert prctl(22, 2, ctypes.c_void_p(ctypes.addressof(filter))) == 0
+a = os.open("data", os.O_RDONLY); os.read(a, 3)
+os.execv("/bin/cat", ["cat", "data"])
+"""
+    done = subprocess.run([bench.sptrace, "run", "-q", "-P", f"{folder}/data", f"--live={ours}", "-o", trace, "--", sys.executable, "-c", program], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if (done.returncode, done.stdout) != (0, "a line\n" * 3): raise Failed(f"{done}")
+    shown = open(ours).read()
+    if len(re.findall(r'openat\(AT_FDCWD, "data"', shown)) != 2 or not re.search(r"\bread\(\d, .*, 3\) += 3", shown) or len(re.findall(r"close|copy_file_range|fadvise64", shown)) < 2: raise Failed(shown)
+
+
+@case
 def calls_on_a_path(bench):
     """-P PATH: all lines of strace, and of others only those whose relative path or link leads there; what cannot be about a path is not recorded."""
     if not shutil.which("strace"): raise Skip("no strace")

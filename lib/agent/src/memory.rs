@@ -7,6 +7,7 @@
 pub mod area;
 pub mod certain;
 pub mod counters;
+pub mod descriptors;
 pub mod frame;
 pub mod guarded;
 pub mod host;

@@ -8,6 +8,7 @@ pub mod chunk;
 pub mod deep;
 pub mod end;
 pub mod in_place;
+pub mod on_paths;
 pub mod originals;
 pub mod question;
 pub mod restore;

@@ -5,7 +5,7 @@
 //! what becomes of them.
 
 use sptrace_types::calls::descriptors::{self, DescriptorSet};
-use sptrace_types::calls::{self, Selection};
+use sptrace_types::calls::{self, Selection, followed};
 use sptrace_types::decode::capture::{Extent, From, Length, Load as Description, all_captures};
 use sptrace_types::decode::types::{Call, Len, Phase};
 use sptrace_types::syscalls;
@@ -21,6 +21,9 @@ pub struct SystemCalls {
     pub wanted: Selection,
     /// On which descriptors they must be to be recorded; `None`: on any or none.
     pub descriptors: Option<DescriptorSet>,
+    /// On which paths calls that have descriptors must be to be recorded, as absolute ones: those
+    /// that surely are not are left out. Empty: on any. Not together with descriptors.
+    pub paths: Vec<String>,
     /// Whether they must have succeeded, or must have failed; `None`: either.
     pub succeeded: Option<bool>,
     /// How long they must have taken.
@@ -79,10 +82,20 @@ pub fn table(asked: &SystemCalls, tsc_hz: u64, has_payload: &dyn Fn(u32) -> bool
             Some(set) => set.contains(i32::MAX).into(),
             None => 0,
         },
+        paths: asked.paths.len() as u32,
+        paths_at: match asked.paths.is_empty() {
+            true => 0,
+            false => rest.put(&paths_of(&asked.paths)),
+        },
         unwanted: asked.unwanted(),
         least_ticks: ticks(asked.least_ns, tsc_hz),
     };
     [&head.to_bytes()[..], &calls, &rest.bytes].concat()
+}
+
+fn paths_of(paths: &[String]) -> Vec<u8> {
+    let one = |path: &String| [&(path.len() as u32).to_le_bytes()[..], path.as_bytes()].concat();
+    paths.iter().flat_map(one).collect()
 }
 
 fn ticks(ns: u64, tsc_hz: u64) -> u64 {
@@ -122,9 +135,15 @@ impl Rest {
                 ..CallCaptures::default()
             };
         };
+        let captures = self.captures_of(call, asked.extent);
+        let descriptors = match asked.paths.is_empty() {
+            true => captures.descriptors,
+            false => followed::on_descriptors_alone(call),
+        };
         CallCaptures {
             is_wanted,
-            ..self.captures_of(call, asked.extent)
+            descriptors,
+            ..captures
         }
     }
 
@@ -227,6 +246,7 @@ mod tests {
             &SystemCalls {
                 wanted,
                 descriptors: None,
+                paths: Vec::new(),
                 succeeded: None,
                 least_ns: 0,
                 extent,
@@ -282,6 +302,7 @@ mod tests {
         let asked = SystemCalls {
             wanted: Selection::parse("all", &|_, _| Ok(false)).unwrap(),
             descriptors: Some(DescriptorSet::parse("3,9").unwrap()),
+            paths: Vec::new(),
             succeeded: Some(true),
             least_ns: 1500,
             extent: Extent {
@@ -316,6 +337,37 @@ mod tests {
         let all = view_of_all();
         let read = CaptureView::new(&all).call(0).unwrap();
         assert!(CaptureView::new(&all).is_asked(&read, &[7; 6]));
+    }
+
+    #[test]
+    fn paths_are_in_the_table_and_bind_calls_that_are_about_descriptors_alone() {
+        let paths = ["/srv/data", "/srv/a longer one", "/"].map(str::to_owned);
+        let asked = SystemCalls {
+            wanted: Selection::parse("all", &|_, _| Ok(false)).unwrap(),
+            descriptors: None,
+            paths: paths.to_vec(),
+            succeeded: None,
+            least_ns: 0,
+            extent: Extent {
+                string_bytes: 32,
+                verbose: false,
+            },
+            only: true,
+        };
+        let bytes = table(&asked, 1, &|_| false);
+        let view = CaptureView::new(&bytes);
+        let head = view.head().unwrap();
+        let wanted = paths.iter().map(String::as_bytes);
+        assert!(head.asked_at == 0 && view.paths(&head).eq(wanted));
+        let bound = |name: &str| {
+            let call = syscalls::all().iter().find(|call| call.name == name);
+            view.call(call.unwrap().number).unwrap().descriptors
+        };
+        let all = ["read", "mmap", "openat", "close", "newfstatat"].map(bound);
+        assert_eq!(all, [1, 16, 0, 0, 0]);
+        // What ends too early has fewer.
+        let cut = &bytes[..bytes.len() - 1];
+        assert_eq!(CaptureView::new(cut).paths(&head).count(), 2);
     }
 
     fn view_of_all() -> Vec<u8> {

@@ -56,7 +56,7 @@ use book::{AddressBook, CalledFrom, LOW_HALF, Target};
 use mixed::Ends;
 use module::{PLACE_ENTRY, PLACE_EXIT, PLACE_INDIRECT, PLACE_TAIL};
 use process::Areas;
-use record::{Call, Record};
+use record::{Call, Record, Valued};
 use sink::{Inherited, Sink};
 
 /// How far the records of one thread are read.
@@ -188,9 +188,12 @@ impl<S: Sink> Decoder<'_, S> {
         let mut wide_callee = None;
         let mut at = 0;
         while at < used {
-            match self.rows(&halves[..used], at, &mut wide_callee) {
-                Some(next) if next < used => at = next,
-                _ => break,
+            // Where one call has values, the next has them, too.
+            if !record::is_valued(halves, at) {
+                match self.rows(&halves[..used], at, &mut wide_callee) {
+                    Some(next) if next < used => at = next,
+                    _ => break,
+                }
             }
             let (record, halves_long) = Record::read(halves, at, self.areas);
             at += halves_long;
@@ -211,6 +214,7 @@ impl<S: Sink> Decoder<'_, S> {
                 }
                 Record::Control { stamp, id, payload } => self.control(stamp, id, payload),
                 Record::Call(call) => self.call(&call, &mut wide_callee),
+                Record::Valued(valued) => self.valued(&valued, halves, &mut wide_callee),
                 Record::Values {
                     id: wire::SYSTEM_CALL,
                     ..
@@ -250,6 +254,25 @@ impl<S: Sink> Decoder<'_, S> {
         };
         self.cursor.room[0] = bytes;
         is_wanted
+    }
+
+    /// A record of a slot with its values. False: what comes from here on is not wanted.
+    fn valued(
+        &mut self,
+        valued: &Valued,
+        halves: &[AtomicU32],
+        wide_callee: &mut Option<u64>,
+    ) -> bool {
+        let call = &valued.call;
+        let words = halves.get(valued.words.clone()).unwrap_or(&[]);
+        let is_return = call.place.kind() == PLACE_EXIT;
+        let id = match is_return {
+            true => wire::RETURN_VALUES,
+            false => wire::CALL_VALUES,
+        };
+        (is_return || self.call(call, wide_callee))
+            && self.values(call.stamp, (id, valued.number), words)
+            && (!is_return || self.call(call, wide_callee))
     }
 
     /// A record of a slot. False: what comes from here on is not wanted.

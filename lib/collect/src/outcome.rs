@@ -119,7 +119,7 @@ pub struct Outcome {
     /// Bytes of the records that they came from.
     pub record_bytes: u64,
     /// Calls of the kernel that were not recorded, since they are on other descriptors than those
-    /// asked for.
+    /// asked for, or on such as lead to other paths.
     pub on_others: u64,
     /// Calls of the kernel that were left out for what became of them.
     pub not_chosen: u64,
@@ -145,7 +145,7 @@ fn bidden_text(what: &str, times: u64, done: u64) -> String {
 }
 
 /// What the summary calls them.
-const ON_OTHERS: &str = "system calls left out by -e fd=";
+const ON_OTHERS: &str = "system calls left out by -e fd= or -P";
 const NOT_CHOSEN: &str = "system calls left out by their result or --min-time";
 
 impl Outcome {

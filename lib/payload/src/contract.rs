@@ -61,8 +61,8 @@ pub const FAULTED: u64 = 2;
 /// at the call; rdx and rcx have been saved on the stack, and rdx is the stack pointer before the
 /// call. The first part of it decides: it may change rax, rcx and the flags, and gives
 /// [`UNWANTED`], [`WANTED`], [`UNDECIDED`], [`PASSED`] or [`BIDDEN`] in eax. It may have added to
-/// tables then ([`crate::acts`]), which is not done again. The second part writes: it finds the
-/// record at rcx, and may change rax and the flags.
+/// tables then ([`crate::acts`]), which is not done again. The second part writes: the words
+/// go where rcx points, and it may change rax and the flags.
 ///
 /// A third part may run at the return. Its registers are those of the return, with rax saved as
 /// rdx is; the call's frames are the innermost ones of the thread's shadow stack, with the words
@@ -89,8 +89,6 @@ pub mod in_place {
     pub const SAVED_CALLER: i32 = 48;
     /// In the highest byte of a frame's id: it stands for no call that is open and recorded.
     pub const NO_CALL: i32 = 0x70;
-    /// Where the words go, from the start of the record.
-    pub const WORDS_AT: i32 = 16;
     /// The call is not wanted.
     pub const UNWANTED: u32 = 0;
     /// It is.

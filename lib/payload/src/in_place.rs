@@ -76,7 +76,7 @@ fn writes(program: &Program) -> Result<Option<Vec<u8>>, IcedError> {
             return Ok(None);
         }
         // By halves: a record begins at a multiple of four, and the program may have set AC.
-        let at = WORDS_AT + 8 * i;
+        let at = 8 * i;
         code.a.mov(dword_ptr(rcx + at), eax)?;
         code.a.shr(rax, 32)?;
         code.a.mov(dword_ptr(rcx + at + 4), eax)?;
@@ -112,7 +112,7 @@ enum Operand {
 /// Code being written.
 pub(crate) struct Code {
     pub(crate) a: CodeAssembler,
-    /// Else rcx is where the record is.
+    /// Else rcx is where the words go.
     may_use_rcx: bool,
     /// Words below the stack pointer that hold what an expression needs later.
     temporaries: i32,

@@ -73,7 +73,8 @@ const NO_FD: Option<u64> = Some(u64::MAX);
 const NONE: [Option<u64>; 6] = [ANY; 6];
 
 /// All of them: `lib/agent/src/memory/sys.rs`, the code that leads there ([`crate::inside`]), and
-/// the way back. Not userfaultfd(2), which a gate needs: processes under a filter get none.
+/// the way back. Not userfaultfd(2), which a gate needs, and not readlink(2), by which it is found
+/// out what descriptors lead to: processes under a filter get none of these.
 static NEEDS: [Need; 37] = [
     mmap(3, 0x4022, NO_FD),
     mmap(3, 0x21, NO_FD),
@@ -247,6 +248,17 @@ pub enum Mode {
 /// In which mode a task is; one that is gone is in none.
 pub fn mode(tid: u32) -> Mode {
     Status::of(tid).map_or(Mode::None, |status| mode_of(&status))
+}
+
+/// True if no thread of a process is in any mode.
+pub fn is_free(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let mut numbers = tasks.into_iter().flatten().map(|task| {
+        let name = task.ok()?.file_name();
+        name.to_str()?.parse::<u32>().ok()
+    });
+    let is_known = std::path::Path::new(&format!("/proc/{pid}")).exists();
+    is_known && numbers.all(|tid| tid.is_some_and(|tid| mode(tid) == Mode::None))
 }
 
 /// In which mode a task was.

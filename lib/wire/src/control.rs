@@ -178,7 +178,8 @@ pub struct Control {
     /// Host: entries of [`crate::levels`] that were written yet.
     pub levels_written: AtomicU64,
     /// Agents: calls of the kernel on descriptors that were not asked for
-    /// ([`crate::values::CaptureTable::asked_at`]), which are not recorded.
+    /// ([`crate::values::CaptureTable::asked_at`]), or lead to no path that was, which are not
+    /// recorded.
     pub calls_on_others: AtomicU64,
     /// Agents: calls of the kernel whose result or length was not asked for
     /// ([`crate::values::CaptureTable::unwanted`]), whose record is followed by
@@ -421,6 +422,8 @@ pub const ASK_FILTER: u32 = 6;
 
 /// I am new: take note of who I am, before I am gone. answer\[0\]: 1.
 pub const ASK_NOTED: u32 = 7;
+/// Is no thread of this process under a seccomp filter? answer\[0\]: 1 if so.
+pub const ASK_UNFILTERED: u32 = 8;
 
 /// Arena offset of the first byte of chunk `index`.
 pub const fn chunk_offset(index: u32) -> u64 {

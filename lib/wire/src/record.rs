@@ -14,6 +14,8 @@
 //!   routine pushed. The plan tells which call site, and whether that place is its entry or its
 //!   exit. The entry of a call through a pointer has 4 bytes more: the low half of the callee's
 //!   address. Where that is not enough, or not known to be, [`WIDE_CALLEE`] stands before it.
+//! * id in [`VALUED_IDS`]: such an entry or exit together with its values, as the common routines
+//!   write it: see there.
 //! * id < [`CONTROL_IDS`]: a control record; each has 8 bytes of payload more, but for [`NOTHING`],
 //!   [`NOTHING_NARROW`], [`LEFT_OUT`] and [`PLACED`], and those from [`SYSTEM_CALL`] to [`ACTED`],
 //!   whose payload says how many bytes follow it ([`crate::values`]).
@@ -29,13 +31,35 @@
 //! A chunk is zero where nothing was written, so that what a killed process wrote can be read: no
 //! complete record has a TSC half or an id that is zero. Holes between records are what an
 //! interrupted thread has reserved and never completed: 8 bytes, all zero or a stamp without id; or
-//! 12 bytes, all zero, a callee alone, or id and callee without stamp.
+//! 12 bytes, all zero, id alone, or id and callee, without stamp; or as many as a call with values
+//! has, all zero or a stamp alone.
 //!
 //! Time: the high half of the TSC is that of the chunk's start, or of the last [`ANCHOR`].
 
-/// Ids below this are control records; no patch area lies where the low half of an address is
-/// below it.
+/// Ids below this are control records.
 pub const CONTROL_IDS: u32 = 0x1_0000;
+/// Ids of records of a call or of its return that have the values, too. Bits 0 to 5 are the halves
+/// of words behind the id: the low half of the slot's return address, which says whether a call
+/// begins or ends; of a call through a pointer, the low half of the callee's address; then the
+/// words, of the return rax, and if more is wanted rdx and the lower half of xmm0. Bits 6 to 23 are
+/// the number of their description, or [`NO_VALUED_NUMBER`]: what stands there is to be passed
+/// over, since it is not complete yet, or never will be. The writer puts the stamp in its place
+/// first, then the id that says so, then all else, and then the id proper. So what has such an id
+/// has a stamp as well.
+pub const VALUED_IDS: core::ops::Range<u32> = 0x100_0000..0x200_0000;
+/// Where the number stands in one of [`VALUED_IDS`].
+pub const VALUED_NUMBER_SHIFT: u32 = 6;
+/// The bits of one of [`VALUED_IDS`] that say how many halves follow it.
+pub const VALUED_HALVES: u32 = (1 << VALUED_NUMBER_SHIFT) - 1;
+/// See [`VALUED_IDS`]; all other numbers are below it.
+pub const NO_VALUED_NUMBER: u32 = (1 << 18) - 1;
+/// No patch area lies where the low half of an address is below this.
+pub const SLOT_IDS: u32 = VALUED_IDS.end;
+
+/// One of [`VALUED_IDS`]: so many halves follow.
+pub const fn valued_id(number: u32, halves: u32) -> u32 {
+    VALUED_IDS.start | number << VALUED_NUMBER_SHIFT | halves
+}
 
 /// Payload: the full TSC. The high half changed, or calls in order need a time. Where it is earlier
 /// than the record's own stamp, nothing was recorded between the two.

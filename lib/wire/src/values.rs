@@ -61,6 +61,11 @@ layout! {
         pub asked_above: u8,
         /// Calls that are left out when they have ended: bits, [`UNWANTED_FAILED`] and so on.
         pub unwanted: u8,
+        /// Calls that have descriptors ([`CallCaptures::descriptors`]) must be on one that may lead
+        /// to one of so many paths; 0: they need not.
+        pub paths: u32,
+        /// Where these are, each as its length (u32) and its bytes.
+        pub paths_at: u32,
         /// Ticks of the time stamp counter that a call must take to be wanted, if that is asked.
         pub least_ticks: u64,
     }
@@ -83,7 +88,8 @@ layout! {
         pub has_payload: u8,
         /// The bits of the first that select.
         pub mask: u64,
-        /// Which arguments are descriptors: bits by their number.
+        /// Which arguments are descriptors: bits by their number. Where paths are asked for: of
+        /// calls that are about descriptors alone, and tell nothing of what others lead to.
         pub descriptors: u8,
     }
 }
@@ -253,6 +259,17 @@ impl<'a> CaptureView<'a> {
                 }
         };
         args.iter().map(|arg| *arg as u32).enumerate().any(is_asked)
+    }
+
+    /// The paths that calls must be on, as the head says.
+    pub fn paths(self, head: &CaptureTable) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut rest = self.bytes.get(head.paths_at as usize..).unwrap_or(&[]);
+        (0..head.paths).map_while(move |_| {
+            let (length, bytes) = rest.split_first_chunk()?;
+            let (path, behind) = bytes.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            rest = behind;
+            Some(path)
+        })
     }
 
     /// The arm that these arguments select.

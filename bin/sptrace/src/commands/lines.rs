@@ -40,7 +40,8 @@ pub struct LineArgs {
     /// commas; !: all others). --live records no others, unless -y or -P needs them (repeatable)
     #[arg(short = 'e', long = "trace", value_name = "EXPR")]
     chosen: Vec<String>,
-    /// Show only calls on PATH, or on a descriptor that leads to it (repeatable)
+    /// Show only calls on PATH, or on a descriptor that leads to it; without -y, --live records no
+    /// others that surely lead elsewhere (repeatable)
     #[arg(short = 'P', long = "trace-path", value_name = "PATH")]
     paths: Vec<String>,
     /// Show the time of the day (UTC) in front of lines; -tt: with microseconds; -ttt: seconds
@@ -161,6 +162,27 @@ impl LineArgs {
         Ok(asked.filter(|_| !self.follows()))
     }
 
+    /// The paths that calls on descriptors must be on to be recorded; empty: any. Without -y, which
+    /// may show what others lead to.
+    pub fn recorded_paths(&self) -> Vec<String> {
+        // What is no file's name may be that of a socket, or of memory.
+        let is_special = |path: &String| path.contains(':') || path.contains("(deleted)");
+        let is_asked_otherwise = self.descriptors > 0 || self.last_of("fd").is_some();
+        if is_asked_otherwise || self.paths.iter().any(is_special) {
+            return Vec::new();
+        }
+        let mut all = self.all_paths();
+        all.retain(|path| path.starts_with('/'));
+        all
+    }
+
+    /// The paths that are asked for, and where their links lead.
+    fn all_paths(&self) -> Vec<String> {
+        let given = self.paths.iter().cloned();
+        let resolved = self.paths.iter().filter_map(|path| resolve(path));
+        given.chain(resolved).collect()
+    }
+
     /// Whether calls must have succeeded to be recorded, or must have failed.
     ///
     /// # Errors
@@ -220,8 +242,6 @@ impl LineArgs {
         string_limit: usize,
         column: usize,
     ) -> anyhow::Result<LinesOptions<'a>> {
-        let given = self.paths.iter().cloned();
-        let resolved = self.paths.iter().filter_map(|path| resolve(path));
         Ok(LinesOptions {
             calls: Options {
                 string_limit,
@@ -262,7 +282,7 @@ impl LineArgs {
                 1 => DescriptorNames::Paths,
                 _ => DescriptorNames::Addresses,
             },
-            paths: given.chain(resolved).collect(),
+            paths: self.all_paths(),
             resolve,
             functions: None,
         })

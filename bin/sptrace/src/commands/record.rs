@@ -449,6 +449,7 @@ impl RecordArgs {
         Ok(Some(SystemCalls {
             wanted,
             descriptors: descriptors.map_err(|e| e.to_string())?,
+            paths: self.lines.recorded_paths(),
             succeeded: succeeded.map_err(|e| e.to_string())?,
             least_ns: self.lines.recorded_length(self.min_time),
             extent,

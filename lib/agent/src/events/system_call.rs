@@ -20,7 +20,7 @@ use crate::memory::thread::{FrameAt, Hot};
 use crate::memory::{certain, sandbox, state, sys};
 use crate::reach::{handler, thread};
 use crate::record::capture::{Captures, asked_descriptors, unwanted_results};
-use crate::record::{chunk, deep, settle};
+use crate::record::{chunk, deep, on_paths, settle};
 use crate::routines::quick;
 use core::sync::atomic::Ordering;
 use sptrace_wire::plan::{
@@ -121,6 +121,7 @@ pub fn enter(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) {
     if way == Way::Alone && (number == VFORK || flags & CLONE_VFORK != 0) {
         hot.lends.set(true);
     } else if way == Way::Alone {
+        on_paths::memory_is_shared(flags);
         let sharing = &state::process().sharing;
         sharing.store(state::SHARED, Ordering::Relaxed);
         if thread::shares_block(flags) {
@@ -174,7 +175,7 @@ fn learn_sharing() {
 
 /// What of a call the common routines may do.
 fn rule(number: u32) -> u8 {
-    if is_prepared(number) || way(number, CLONE_VM) != Way::Nested {
+    if is_prepared(number) || on_paths::learns_by(number) || way(number, CLONE_VM) != Way::Nested {
         return 0;
     }
     let Some(captures) = Captures::of(number) else {
@@ -211,6 +212,7 @@ fn is_prepared(number: u32) -> bool {
 /// What the agent must do before some calls, whoever makes them.
 fn prepare(hot: &Hot, rsp: u64, number: u32, args: [u64; 6]) {
     certain::before(number, &args);
+    on_paths::before(number, &args);
     if number == SET_TID_ADDRESS {
         // ld.so has mapped the program's libraries, and nothing of them has run.
         hook::look_for_modules(hot);
@@ -311,6 +313,7 @@ pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
     if has_payload {
         system_returns::run(hot, f, vectors, (number, &args), rsp);
     }
+    on_paths::learn(hot, number, &args, result, thread == 0);
     let pieces = match captures {
         Some(captures) => captures.read(hot, &args, Some(result)),
         None => &[],

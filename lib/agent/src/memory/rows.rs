@@ -51,10 +51,10 @@ pub struct Row {
     /// The code that writes the call's words; 0: the slow path does. Of a function whose returns
     /// have a payload: its code.
     pub writes: Word,
-    /// Number of the function's description.
-    pub number: Half,
-    /// Bytes that follow the head of the record of a call, below bit 16; above it, what kind of
-    /// function it is.
+    /// The id of the records of direct calls ([`sptrace_wire::record::VALUED_IDS`]): of others it
+    /// says one half more.
+    pub id: Half,
+    /// Bytes of the words of a call, below bit 16; above it, what kind of function it is.
     pub kinds: Half,
 }
 
@@ -73,8 +73,8 @@ pub struct Says {
     pub decides: u64,
     /// [`Row::writes`].
     pub writes: u64,
-    /// [`Row::number`].
-    pub number: u32,
+    /// [`Row::id`].
+    pub id: u32,
     /// [`Row::kinds`].
     pub kinds: u32,
 }
@@ -105,7 +105,7 @@ pub fn enter(rows: &Rows, callee: u64, says: &Says) {
     if let Some(row) = free.find(|row| row.callee.get() == 0) {
         row.decides.set(says.decides);
         row.writes.set(says.writes);
-        row.number.set(says.number);
+        row.id.set(says.id);
         row.kinds.set(says.kinds);
         fence(Ordering::Release);
         row.callee.set(callee);
@@ -129,7 +129,7 @@ mod tests {
     const SAYS: Says = Says {
         decides: 1,
         writes: 2,
-        number: 3,
+        id: 3,
         kinds: 4,
     };
 
@@ -137,9 +137,9 @@ mod tests {
     fn a_function_keeps_its_row_and_what_is_gone_frees_it() {
         let rows = mapped::make::<Rows>().unwrap();
         enter(rows, 0x40_1000, &SAYS);
-        enter(rows, 0x40_1000, &Says { number: 9, ..SAYS });
+        enter(rows, 0x40_1000, &Says { id: 9, ..SAYS });
         let row = find(rows, 0x40_1000).unwrap();
-        assert_eq!((row.number.get(), row.kinds.get()), (3, 4));
+        assert_eq!((row.id.get(), row.kinds.get()), (3, 4));
         forget(rows, 0x40_1001, 0x50_0000);
         assert!(find(rows, 0x40_1000).is_some());
         forget(rows, 0x40_0000, 0x40_1001);

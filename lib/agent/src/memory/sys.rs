@@ -64,6 +64,7 @@ const FUTEX: usize = 202;
 const SIGALTSTACK: usize = 131;
 const PRCTL: usize = 157;
 const FSTATFS: usize = 138;
+const READLINK: usize = 89;
 const UNSHARE: usize = 272;
 const PROCESS_VM_READV: usize = 310;
 const ESRCH: isize = 3;
@@ -238,6 +239,28 @@ pub fn open_own_memory() -> Option<usize> {
         return None;
     }
     Some(fd)
+}
+
+/// What a descriptor leads to, as proc_pid_fd(5) names it. `None`: it does not, or that is too
+/// long. A filter may forbid it: it is not for a process with one.
+pub fn descriptor_path(fd: u32, to: &mut [u8]) -> Option<&[u8]> {
+    const FOLDER: &[u8] = b"/proc/self/fd/";
+    const DIGITS: usize = 10;
+    let mut name = [0u8; FOLDER.len() + DIGITS + 1];
+    let (folder, number) = name.split_at_mut(FOLDER.len());
+    folder.copy_from_slice(FOLDER);
+    let digits = fd.checked_ilog10().unwrap_or(0) as usize + 1;
+    let mut rest = fd;
+    for digit in number.iter_mut().take(digits).rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let path = [name.as_ptr() as usize, to.as_mut_ptr() as usize, to.len()];
+    let [name, first, bytes] = path;
+    // SAFETY: a string with its zero, and room for so many bytes.
+    let r = unsafe { call(READLINK, [name, first, bytes, 0, 0, 0]) };
+    let length = usize::try_from(r).ok().filter(|length| *length < bytes)?;
+    to.get(..length)
 }
 
 /// Writes to the process's own memory, whose descriptor is given, whatever protects it there; gives

@@ -13,7 +13,7 @@ use crate::memory::table::Module;
 use crate::plans::modules;
 use crate::routines::image;
 use sptrace_wire::plan::{Failure, FunctionValues, SlotActs, ValuesView, common};
-use sptrace_wire::values;
+use sptrace_wire::record;
 
 /// The row of a function; `None`: its calls take the slow path.
 pub fn row(callee: u64) -> Option<&'static Row> {
@@ -41,6 +41,7 @@ pub fn enter(m: &Module, callee: u64, view: &ValuesView<'_>, of: &FunctionValues
     if at == 0 {
         return;
     }
+    let id = id_of_records(of);
     let part = |bytes: u16, offset: u64| match bytes {
         0 => 0,
         _ => at + offset,
@@ -48,13 +49,21 @@ pub fn enter(m: &Module, callee: u64, view: &ValuesView<'_>, of: &FunctionValues
     let says = Says {
         decides: part(of.decides_bytes, 0),
         writes: match of.exit_bytes {
+            0 if id.is_none() => 0,
             0 => part(of.writes_bytes, of.decides_bytes.into()),
             bytes => part(bytes, exit_from(of)),
         },
-        number: of.number,
+        id: id.unwrap_or(0),
         kinds: kinds(of),
     };
     rows::enter(rows, callee, &says);
+}
+
+/// The id of the records of its direct calls. `None`: its number is too large for one.
+fn id_of_records(of: &FunctionValues) -> Option<u32> {
+    let halves = 1 + 2 * u32::from(of.words);
+    let is_told = of.number < record::NO_VALUED_NUMBER && halves < record::VALUED_HALVES;
+    is_told.then(|| record::valued_id(of.number, halves))
 }
 
 /// Where the code of a return begins in a function's code.
@@ -141,9 +150,9 @@ pub fn slot_acts_at(m: &Module, address: u64) -> Option<(SlotActs, u64)> {
 }
 
 fn kinds(of: &FunctionValues) -> u32 {
-    let follow = 8 * usize::from(of.words) + size_of_val(&values::END);
     let flag = |is: bool, flag: u32| if is { flag } else { 0 };
-    follow as u32
+    let returns_by_routine = of.returns_by_routine != 0 && id_of_records(of).is_some();
+    (8 * u32::from(of.words))
         | flag(of.returns != 0, RETURNS)
         | flag(of.acts != 0, ACTS)
         | flag(of.exit_needs_clock != 0, EXIT_TIMED)
@@ -151,7 +160,7 @@ fn kinds(of: &FunctionValues) -> u32 {
             of.exit_bytes != 0 && of.exit_needs_errno == 0 && of.exit_texts == 0,
             EXITS_BY_ROUTINE,
         )
-        | flag(of.returns_by_routine != 0, RETURNS_BY_ROUTINE)
+        | flag(returns_by_routine, RETURNS_BY_ROUTINE)
         | flag(of.result_is_integer != 0, RESULT_IS_INTEGER)
         | flag(of.failure == Failure::MinusOne, FAILS_BY_MINUS_ONE)
         | flag(of.failure == Failure::Null, FAILS_BY_NULL)

@@ -60,15 +60,6 @@ impl Place {
             false => self.start + self.moved,
         }
     }
-
-    /// Bytes of the record of an event with this id that stand before its values; 0: they follow.
-    pub fn head_bytes(&self, id: u64) -> u32 {
-        match (id == self.exit, self.operand) {
-            (true, _) => 0,
-            (false, false) => 8,
-            (false, true) => 12,
-        }
-    }
 }
 
 /// Where the parts of a slot are that belongs to an instruction that calls the kernel

@@ -7,9 +7,9 @@
 //! Must not know what is captured, nor where it is written.
 
 use crate::memory::thread::Hot;
-use crate::memory::{state, sys};
+use crate::memory::{descriptors, state, sys};
 use sptrace_wire::values::{
-    Arm, Begin, CallCaptures, CaptureView, Count, ERRORS, Load, Piece, Until, When,
+    Arm, Begin, CallCaptures, CaptureTable, CaptureView, Count, ERRORS, Load, Piece, Until, When,
 };
 
 /// A load brings no more than this many elements' pointers.
@@ -40,13 +40,21 @@ impl Captures {
 
     /// Which of the call's arguments are descriptors, by bits, if it is recorded on some alone.
     pub fn bound(&self) -> Option<u8> {
-        let head = self.view.head().filter(|head| head.asked_at != 0);
-        head.map(|_| self.call.descriptors)
+        let head = self.view.head()?;
+        let is_bound = head.asked_at != 0 || head.paths != 0 && self.call.descriptors != 0;
+        is_bound.then_some(self.call.descriptors)
     }
 
-    /// True if a call with these arguments is on a descriptor that is asked for.
+    /// True if a call with these arguments is on a descriptor that is asked for, or may be on a
+    /// path that is.
     pub fn is_asked(&self, args: &[u64]) -> bool {
-        self.view.is_asked(&self.call, args)
+        let may_be_on_path = |head: CaptureTable| {
+            let all = self.call.descriptors;
+            let is_bound = head.paths != 0 && all != 0 && !self.has_payload();
+            let mut each = (0..u8::BITS).zip(args);
+            !is_bound || each.any(|(i, fd)| all & 1 << i != 0 && descriptors::may_lead(*fd as u32))
+        };
+        self.view.is_asked(&self.call, args) && self.view.head().is_none_or(may_be_on_path)
     }
 
     /// As a plan says it of a function: `call` with offsets in `view`.
@@ -124,11 +132,19 @@ fn table() -> Option<CaptureView<'static>> {
 
 /// Where the bits of the descriptors are that are asked for; 0: calls are not bound to any.
 pub fn asked_descriptors() -> u64 {
-    let head = table().and_then(|view| view.head());
-    match head.map_or(0, |head| head.asked_at) {
+    let head = table().and_then(|view| view.head()).unwrap_or_default();
+    match head.asked_at {
+        0 if head.paths != 0 => descriptors::address(),
         0 => 0,
         at => state::process().arena() + state::control().captures_offset + u64::from(at),
     }
+}
+
+/// The paths that calls must be on. `None`: they need not.
+pub fn paths() -> Option<impl Iterator<Item = &'static [u8]>> {
+    let view = table()?;
+    let head = view.head().filter(|head| head.paths != 0)?;
+    Some(view.paths(&head))
 }
 
 /// Which calls are left out when they have ended: see [`Hot::unwanted`].
@@ -332,7 +348,7 @@ impl Reading<'_> {
 mod tests {
     use super::*;
     use crate::memory::testing::page_before_nothing;
-    use sptrace_wire::values::{CaptureTable, pieces};
+    use sptrace_wire::values::pieces;
     use std::vec;
     use std::vec::Vec;
 

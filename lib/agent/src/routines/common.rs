@@ -143,9 +143,9 @@ global_asm!(
     /* rax = target: the entry of a call through a pointer. */
     .macro RECORD_INDIRECT void, slow
     RESERVE 12, \slow
+    mov edx, [rsp+32]
+    mov [rcx+4], edx
     mov [rcx+8], eax
-    mov eax, [rsp+32]
-    mov [rcx+4], eax
     STAMP \void
     PUSH_INDIRECT
     .endm
@@ -292,9 +292,9 @@ sptrace_tail_indirect:
     mov rax, [rsp+40]
     LOOK_UP sptrace_slow_4
     RESERVE 12, sptrace_slow_4
+    mov edx, [rsp+32]
+    mov [rcx+4], edx
     mov [rcx+8], eax
-    mov eax, [rsp+32]
-    mov [rcx+4], eax
     STAMP sptrace_void_4
     MARK COMMITTED, 32
     RESTORE
@@ -671,8 +671,8 @@ sptrace_common_offsets:
     exit_timed = const rows::EXIT_TIMED,
     exits_by_routine = const rows::EXITS_BY_ROUTINE,
     frame_values = const (FRAME_OPEN | FRAME_VALUES) as i64,
-    call_values = const record::CALL_VALUES,
-    return_values = const record::RETURN_VALUES,
+    valued_nothing = const record::valued_id(record::NO_VALUED_NUMBER, 0),
+    valued_halves = const record::VALUED_HALVES,
     placed = const record::PLACED,
     nothing = const record::NOTHING,
     nothing_narrow = const record::NOTHING_NARROW,

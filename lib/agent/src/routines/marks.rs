@@ -89,11 +89,8 @@ pub enum Phase {
     DoorKept = 12,
     /// As `Reserved`, around a call of the kernel: the record has values.
     ReservedValues = 13,
-    /// A call and its values are reserved; the record of values is at rcx, and not complete.
+    /// A call with its values is reserved, and not complete: what is written says so.
     ReservedCall = 14,
-    /// As `Committed`, of a call with values: the mark at the end of the record at rcx may be
-    /// missing.
-    CommittedCall = 15,
     /// As `Committed`, of a call with values.
     WrittenCall = 16,
     /// As `Pushed`: the frame of the call's values is not pushed yet.

@@ -29,9 +29,9 @@ sptrace_order_indirect:
     mov rax, [rsp+40]
     LOOK_UP sptrace_slow_17
     RESERVE 12, sptrace_slow_17
+    mov edx, [rsp+32]
+    mov [rcx+4], edx
     mov [rcx+8], eax
-    mov eax, [rsp+32]
-    mov [rcx+4], eax
     lea eax, [rsp+40]
     mov [rcx], eax
     RESTORE

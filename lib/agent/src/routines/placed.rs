@@ -72,9 +72,9 @@ sptrace_indirect_placed:
     LOOK_UP sptrace_slow_21
     RESERVE_PLACED 12, 48, sptrace_slow_21
     mov eax, [rsp+40]
+    mov edx, [rsp+32]
+    mov [rcx+4], edx
     mov [rcx+8], eax
-    mov eax, [rsp+32]
-    mov [rcx+4], eax
     STAMP sptrace_void_21
     PUSH_INDIRECT
 sptrace_void_21:

@@ -2,31 +2,29 @@
 //! event to the slow path.
 //!
 //! Given a call of a function that has a row ([`crate::memory::rows`]); asks the function's code
-//! whether the call is wanted. If not, the call goes on as one without values. Else one reservation
-//! holds the call's record and the record of its values, which the function's code fills. Frames
-//! are pushed as the slow path does it: the call's own, and one a byte below it that brings its
-//! exit here ([`sptrace_wire::record::FRAME_VALUES`]). So each event of a call may be recorded here
-//! or by [`crate::events::call_values`], whichever way the other was.
+//! whether the call is wanted. If not, the call goes on as one without values. Else one record
+//! tells of the call and its values ([`sptrace_wire::record::VALUED_IDS`]), which the function's
+//! code fills. Frames are pushed as the slow path does it: the call's own, and one a byte below it
+//! that brings its exit here ([`sptrace_wire::record::FRAME_VALUES`]). So each event of a call may
+//! be recorded here or by [`crate::events::call_values`], whichever way the other was.
 //!
-//! The row stands on the stack below what SAVE has pushed. The mark at the end of the values is
-//! written last: without it a reader passes over them. Words are written by halves, since the
-//! program may have set AC, but for frames and rows, which are aligned.
+//! The row stands on the stack below what SAVE has pushed. A record's first id says how long it is,
+//! and nothing else; its own comes last, so a reader passes over what is not complete. Words are
+//! written by halves, since the program may have set AC, but for frames and rows, which are
+//! aligned.
 
 /// For [`crate::routines::common`], whose macros it uses.
 macro_rules! values {
     () => {
         r#"
     .set RESERVED_CALL, 14
-    .set COMMITTED_CALL, 15
     .set WRITTEN_CALL, 16
     .set PUSHED_CALL, 17
     .set PAIRED_CALL, 18
-    /* Of the record of a result: rax, rdx, xmm0, errno, and the end. */
-    .set RESULT_BYTES, 36
+    /* Of the record of a result, behind its id: the exit's, rax, rdx and xmm0. */
+    .set RESULT_HALVES, 7
     /* The same of rax alone. */
-    .set INTEGER_BYTES, 12
-    /* Of the head of a record with values, and of the record of an exit. */
-    .set HEAD_AND_EXIT_BYTES, 24
+    .set INTEGER_HALVES, 3
     /* Of a held call: bytes of its frames, and where below the stack pointer its words and its stamp are. */
     .set HELD_BYTES, 120
     .set HELD_FIRST, 88
@@ -82,15 +80,6 @@ macro_rules! values {
     .else
     ret
     .endif
-    .endm
-    /* rcx = a record with values at the start of what is reserved, or that many bytes behind it, which
-       will not be filled: one that is passed over, of all that is reserved. */
-    .macro VOID_CALL before, more
-    mov eax, [rcx+12]
-    add eax, \more
-    mov [rcx-\before+12], eax
-    mov dword ptr [rcx-\before], 1
-    mov dword ptr [rcx-\before+4], {call_values}
     .endm
     /* The frame of the call at rdx + 24. Again: what a handler has written there goes; the registers have
        what was written first, but for the target. */
@@ -163,9 +152,18 @@ macro_rules! values {
     mov [rdx+136], rax
     .endm
 
-    /* rcx = the row of what is called; `site`: where the stack pointer at the call site is; `head`: bytes
-       of the call's own record; `plain`: how a call goes on without values, with room for its frame:
-       it must not lead back here where a chunk ends. */
+    /* edx = the id of the record of a call with values, of which the row is at the stack pointer. */
+    .macro ID_OF_CALL site
+    mov rdx, [rsp]
+    mov edx, [rdx+24]
+    .if \site == 48
+    inc edx
+    .endif
+    .endm
+
+    /* rcx = the row of what is called; `site`: where the stack pointer at the call site is, 48 of a call
+       through a pointer; `plain`: how a call goes on without values, with room for its frame: it must
+       not lead back here where a chunk ends. `head`: bytes of the record before the words. */
     .macro CALL_WITH_VALUES site, head, plain, slow
     push rcx
     MARK CHECKING, 40
@@ -190,8 +188,8 @@ macro_rules! values {
     add rdx, 24
     cmp rdx, gs:[FRAMELIMIT]
     jae 72f
-    movzx edx, word ptr [rax+28]
-    lea eax, [rdx+\head+16]
+    movzx eax, word ptr [rax+28]
+    add eax, \head
     mov ecx, eax
     xadd gs:[CUR], rcx
     lea rax, [rcx+rax-{end_bytes}]
@@ -199,31 +197,24 @@ macro_rules! values {
     cmp rax, gs:[END]
     ja 72f
     MARK RESERVED_CALL, 40
-    mov [rcx+12], edx
     rdtsc
     cmp edx, gs:[HI]
     jne 77f
-    mov [rcx], eax
-    mov dword ptr [rcx+4], {call_values}
-    mov rax, [rsp]
-    mov edx, [rax+24]
-    mov [rcx+8], edx
-    lea rdx, [rsp+\site+8]
-    call qword ptr [rax+16]
-    mov eax, [rcx]
+    mov [rcx-\head], eax
+    ID_OF_CALL \site
+    or edx, {valued_nothing}
+    mov [rcx-\head+4], edx
     mov edx, [rsp+40]
-    .if \head == 12
-    mov [rcx-8], edx
+    mov [rcx-\head+8], edx
+    .if \site == 48
     mov edx, [rsp+48]
     mov [rcx-4], edx
-    mov [rcx-12], eax
-    .else
-    mov [rcx-8], eax
-    mov [rcx-4], edx
     .endif
-    MARK COMMITTED_CALL, 40
-    mov edx, [rcx+12]
-    mov dword ptr [rcx+rdx+12], {values_end}
+    mov rax, [rsp]
+    lea rdx, [rsp+\site+8]
+    call qword ptr [rax+16]
+    ID_OF_CALL \site
+    mov [rcx-\head+4], edx
     MARK WRITTEN_CALL, 40
     mov rdx, gs:[TOPFRAME]
     WRITE_CALL_FRAME \site
@@ -293,55 +284,60 @@ macro_rules! values {
     mov qword ptr gs:[{acted}], 2
     jmp 78f
 77: MARK RESERVED_CALL, 40
-    VOID_CALL \head, \head
+    mov dword ptr [rcx-\head], 1
+    ID_OF_CALL \site
+    or edx, {valued_nothing}
+    mov [rcx-\head+4], edx
 72: MARK CHECKING, 40
     mov qword ptr gs:[{acted}], 1
     SLOW_WITHOUT_ROW \slow
     .endm
 
-    /* rcx = the row: the result with so many bytes behind its head, and the exit that follows. */
-    .macro RECORD_RESULT bytes, void
-    mov edx, [rcx+24]
-    mov ecx, \bytes+HEAD_AND_EXIT_BYTES
+    /* rcx = the row: the return with so many halves behind its id. The row is kept below the stack
+       pointer. */
+    .macro RECORD_RESULT halves, void
+    mov [rsp-8], rcx
+    mov ecx, 4*\halves+8
     xadd gs:[CUR], rcx
-    lea rax, [rcx+\bytes+HEAD_AND_EXIT_BYTES-{end_bytes}]
+    lea rax, [rcx+4*\halves+8-{end_bytes}]
     cmp rax, gs:[END]
     ja sptrace_slower_1
     MARK RESERVED_CALL, 32
-    mov dword ptr [rcx+12], \bytes
-    mov [rcx+8], edx
     rdtsc
     cmp edx, gs:[HI]
     jne \void
     mov [rcx], eax
-    mov dword ptr [rcx+4], {return_values}
-    mov [rcx+\bytes+16], eax
-    mov rax, [rsp+24]
-    mov [rcx+16], eax
-    shr rax, 32
-    mov [rcx+20], eax
-    .if \bytes == RESULT_BYTES
-    mov rax, [rsp]
-    mov [rcx+24], eax
-    shr rax, 32
-    mov [rcx+28], eax
-    movq rax, xmm0
-    mov [rcx+32], eax
-    shr rax, 32
-    mov [rcx+36], eax
-    .endif
+    mov dword ptr [rcx+4], {valued_nothing}+\halves
     mov eax, [rsp+32]
-    mov [rcx+\bytes+20], eax
-    MARK COMMITTED_CALL, 32
-    mov dword ptr [rcx+\bytes+12], {values_end}
+    mov [rcx+8], eax
+    mov rax, [rsp+24]
+    mov [rcx+12], eax
+    shr rax, 32
+    mov [rcx+16], eax
+    .if \halves == RESULT_HALVES
+    mov rax, [rsp]
+    mov [rcx+20], eax
+    shr rax, 32
+    mov [rcx+24], eax
+    movq rax, xmm0
+    mov [rcx+28], eax
+    shr rax, 32
+    mov [rcx+32], eax
+    .endif
+    mov rax, [rsp-8]
+    mov eax, [rax+24]
+    and eax, ~{valued_halves}
+    or eax, \halves
+    mov [rcx+4], eax
     MARK WRITTEN_CALL, 32
     sub qword ptr gs:[TOPFRAME], 48
     RESTORE
     ret
     .endm
-    .macro VOID_RESULT bytes
+    .macro VOID_RESULT halves
     MARK RESERVED_CALL, 32
-    VOID_CALL 0, 8
+    mov dword ptr [rcx], 1
+    mov dword ptr [rcx+4], {valued_nothing}+\halves
     MARK CHECKING, 32
     jmp sptrace_slower_1
     .endm
@@ -361,7 +357,7 @@ macro_rules! values {
     movsxd rcx, ecx
     lea rax, [rax+rcx+5]
     FIND_ROW sptrace_slow_5
-    CALL_WITH_VALUES 40, 8, sptrace_entry_plain, sptrace_slow_5
+    CALL_WITH_VALUES 40, 12, sptrace_entry_plain, sptrace_slow_5
 sptrace_slow_5:
     SLOW 5
     .endm
@@ -371,7 +367,7 @@ sptrace_slow_5:
 sptrace_indirect_values:
     MARK CHECKING, 32
     FIND_ROW sptrace_slower_2
-    CALL_WITH_VALUES 48, 12, sptrace_indirect_plain, sptrace_slower_2
+    CALL_WITH_VALUES 48, 16, sptrace_indirect_plain, sptrace_slower_2
 sptrace_indirect_plain:
     MARK CHECKING, 32
     mov rax, [rsp+40]
@@ -428,9 +424,9 @@ sptrace_exit_values:
     jz sptrace_slower_1
 76: test edx, {result_is_integer}
     jz 78f
-    RECORD_RESULT INTEGER_BYTES, 77f
+    RECORD_RESULT INTEGER_HALVES, 77f
 78: MARK CHECKING, 32
-    RECORD_RESULT RESULT_BYTES, 79f
+    RECORD_RESULT RESULT_HALVES, 79f
     /* Or it has no record. */
 74: MARK CHECKING, 32
     movabs rax, {frame_quiet}
@@ -465,8 +461,8 @@ sptrace_exit_values:
     RESTORE
     ret
 70: SLOW_WITHOUT_ROW sptrace_slower_1
-77: VOID_RESULT INTEGER_BYTES
-79: VOID_RESULT RESULT_BYTES
+77: VOID_RESULT INTEGER_HALVES
+79: VOID_RESULT RESULT_HALVES
 sptrace_slower_1:
     SLOW 1
     .endm

@@ -337,16 +337,9 @@ impl Context<'_> {
             reached @ (Phase::Committed | Phase::Pushed | Phase::Done) => {
                 return self.after_event(hot, reached, &around, &place, below, handler);
             }
-            reached @ (Phase::CommittedCall
-            | Phase::WrittenCall
-            | Phase::PushedCall
-            | Phase::PairedCall) => {
-                if reached == Phase::CommittedCall {
-                    valued::complete(self.1, word);
-                }
+            reached @ (Phase::WrittenCall | Phase::PushedCall | Phase::PairedCall) => {
                 return self.after_valued(hot, reached, &around, &place, below, handler);
             }
-            Phase::ReservedCall => valued::abandon(self.1, word, place.head_bytes(id)),
             Phase::Reserved => interrupted::abandon(self.1, word, place.operand && is_entry),
             Phase::ReservedPlaced => interrupted::abandon_placed(self.1, word, place.operand),
             Phase::ReservedValues => interrupted::abandon_values(self.1, word, is_entry),

@@ -4,6 +4,7 @@
 //! event means: the caller says how long the record of an id is.
 
 use sptrace_wire::record::{CONTROL_IDS, LEFT_OUT, NOTHING, NOTHING_NARROW, PLACED, SIGNAL};
+use sptrace_wire::record::{NO_VALUED_NUMBER, VALUED_IDS, VALUED_NUMBER_SHIFT};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Where to read on, in halves of words, after the zero at `at`; `at` itself: the record there is
@@ -16,6 +17,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// bytes the id comes last, so it is complete. No thread writes such a stamp as long as its clock
 /// does not go backwards (`record::word`), but one hole too little or too much would make nonsense
 /// of all that follows.
+///
+/// The id of a call with values has a range that any stamp may fall into. But no such id stands
+/// behind a zero stamp, and the id of a slot follows it, unless the record is to be passed over. So
+/// it is looked for behind what may be a stamp alone.
 pub fn after(halves: &[AtomicU32], at: usize, length_of: &dyn Fn(u32) -> Option<usize>) -> usize {
     let half = |i: usize| halves.get(i).map_or(0, |h| h.load(Ordering::Relaxed));
     let length_of = |id: u32| match id {
@@ -31,7 +36,16 @@ pub fn after(halves: &[AtomicU32], at: usize, length_of: &dyn Fn(u32) -> Option<
         return at + 1;
     }
     let next = half(at + 1);
-    match length_of(next) {
+    let length = length_of(next);
+    let is_valued = || {
+        let id = half(at + 2);
+        let says_nothing = number_of(id) == NO_VALUED_NUMBER;
+        VALUED_IDS.contains(&id) && (says_nothing || length_of(half(at + 3)).is_some())
+    };
+    if next != 0 && length != Some(3) && is_valued() {
+        return at + 1;
+    }
+    match length {
         Some(2) => at,
         Some(3) => at + 3,
         None if next != 0 => at + 2,
@@ -39,9 +53,15 @@ pub fn after(halves: &[AtomicU32], at: usize, length_of: &dyn Fn(u32) -> Option<
     }
 }
 
+/// The number of the description in one of [`VALUED_IDS`].
+pub fn number_of(id: u32) -> u32 {
+    id.wrapping_sub(VALUED_IDS.start) >> VALUED_NUMBER_SHIFT
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sptrace_wire::record::{VALUED_HALVES, valued_id};
 
     const EVENT: u32 = 0x7000_0008;
     const POINTER: u32 = 0x7000_0108;
@@ -75,6 +95,15 @@ mod tests {
                 0 => {
                     at += 2;
                     continue;
+                }
+                id if VALUED_IDS.contains(&id) => {
+                    let length = 2 + (id & VALUED_HALVES) as usize;
+                    if number_of(id) == NO_VALUED_NUMBER {
+                        at += length;
+                        continue;
+                    }
+                    assert!(length_of(half(at + 2)).is_some(), "torn at {at}");
+                    Some(length)
                 }
                 NOTHING => Some(2),
                 NOTHING_NARROW => Some(3),
@@ -134,6 +163,57 @@ mod tests {
         assert_eq!(read(&[0, 0, EVENT, POINTER, CALLEE]), [2]);
         assert_eq!(read(&[0, 0, 0, EVENT, EVENT]), [3]);
         assert_eq!(read(&[0, 0, POINTER, NOTHING]), [2]);
+    }
+
+    /// A call of two words, the same of a call through a pointer, and what says nothing.
+    const VALUED: u32 = valued_id(5, 5);
+    const VALUED_POINTER: u32 = valued_id(5, 6);
+    const SILENT: u32 = valued_id(NO_VALUED_NUMBER, 5);
+    /// A stamp that is no id, but could be one of a call with values.
+    const LIKE: u32 = 0x0105_0003;
+
+    #[test]
+    fn a_stamp_that_looks_like_the_id_of_a_call_with_values_is_a_stamp() {
+        assert_eq!(read(&[0, 0, LIKE, EVENT, S, EVENT]), [2, 4]);
+        assert_eq!(read(&[0, 0, 0, LIKE, EVENT, S, EVENT]), [3, 5]);
+        assert_eq!(read(&[S, 0, LIKE, EVENT, S, EVENT]), [2, 4]);
+        assert_eq!(read(&[0, POINTER, CALLEE, LIKE, EVENT, S, EVENT]), [3, 5]);
+        assert_eq!(read(&[0, POINTER, 0, LIKE, EVENT, S, EVENT]), [3, 5]);
+        assert_eq!(read(&[0, POINTER, LIKE, S, EVENT, S, EVENT]), [3, 5]);
+        assert_eq!(read(&[0, 0, LIKE, POINTER, CALLEE, S, EVENT]), [2, 5]);
+        assert_eq!(read(&[0, 0, LIKE, VALUED, EVENT, 1, 0, 2, 0]), [2]);
+    }
+
+    #[test]
+    fn calls_with_values_stand_before_and_behind_holes_of_each_kind() {
+        let valued = [S, VALUED, EVENT, 1, 0, 2, 0];
+        let pointer = [S, VALUED_POINTER, POINTER, CALLEE, 0, 0, 7, 0];
+        let silent = [1, SILENT, 0, 0, 9, 9, 0];
+        let holes: [&[u32]; 10] = [
+            &[0, 0],
+            &[S, 0],
+            &[0, 0, 0],
+            &[0, POINTER, 0],
+            &[0, POINTER, CALLEE],
+            &[0, POINTER, LIKE],
+            &[0, NOTHING_NARROW, CALLEE],
+            // Of a call with values of which nothing was written, or the stamp alone.
+            &[0; 7],
+            &[S, 0, 0, 0, 0, 0, 0],
+            &silent,
+        ];
+        for hole in holes {
+            let at = hole.len();
+            for record in [&valued[..], &pointer] {
+                let all = [hole, record, &[S, EVENT]].concat();
+                assert_eq!(read(&all), [at, at + record.len()], "{hole:x?}");
+                let all = [record, hole, &[LIKE, EVENT], record].concat();
+                let behind = record.len() + at;
+                assert_eq!(read(&all), [0, behind, behind + 2], "{hole:x?}");
+            }
+            let all = [hole, &silent, &[S, EVENT]].concat();
+            assert_eq!(read(&all), [at + silent.len()], "{hole:x?}");
+        }
     }
 
     #[test]

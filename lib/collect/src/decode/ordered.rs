@@ -14,7 +14,7 @@ use sptrace_wire::record::{ANCHOR, CONTROL_IDS};
 use super::mixed::{End, Ends, How};
 use super::module::{PLACE_ENTRY, PLACE_INDIRECT, PLACE_TAIL, Place};
 use super::open::{Ended, Looked, Made};
-use super::record::{Call, Record};
+use super::record::{Call, Record, Valued};
 use super::row::Row;
 use super::sink::Sink;
 use super::{Cursor, Decoder, ToStub};
@@ -153,6 +153,10 @@ impl<S: Sink> Decoder<'_, S> {
                 Record::Control { id, payload, .. } if id == ANCHOR => return payload,
                 Record::Control { stamp, .. }
                 | Record::Values { stamp, .. }
+                | Record::Valued(Valued {
+                    call: Call { stamp, .. },
+                    ..
+                })
                 | Record::Call(Call { stamp, .. }) => Some(stamp),
                 _ => None,
             };

@@ -3,14 +3,14 @@
 //! Given the words of a chunk; tells of the calls through pointers among its first records. It is a
 //! sample: what it misses is not counted as anything. Changes nothing.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use sptrace_trace::FunctionId;
 
 use super::book::{AddressBook, LOW_HALF, Recent, Target};
 use super::module::{PLACE_ENTRY, PLACE_INDIRECT};
 use super::process::Areas;
-use super::record::Record;
+use super::record::{Record, Valued};
 
 /// So many records are looked at.
 const RECORDS: usize = 2000;
@@ -28,13 +28,10 @@ pub fn sample(
             return;
         }
         let (record, length) = Record::read(halves, at, areas);
-        let id = halves
-            .get(at + 1)
-            .map_or(0, |id| id.load(Ordering::Relaxed));
         at += length;
         let call = match record {
             Record::Unfinished => return,
-            Record::Call(call) => call,
+            Record::Call(call) | Record::Valued(Valued { call, .. }) => call,
             _ => continue,
         };
         const CALL: u8 = PLACE_ENTRY | PLACE_INDIRECT;
@@ -46,7 +43,7 @@ pub fn sample(
         if let Target::Function(callee) = recent.callee
             && (recent.target, recent.pid) == (target, pid)
         {
-            tell(id, callee);
+            tell(call.id, callee);
         }
     }
 }

@@ -31,6 +31,8 @@ pub(super) enum Record {
     Control { stamp: u32, id: u32, payload: u64 },
     /// A slot's entry or exit.
     Call(Call),
+    /// A slot's entry or exit together with its values.
+    Valued(Valued),
     /// Before or after a call of the kernel: where its bytes are, in halves.
     Values {
         stamp: u32,
@@ -50,6 +52,16 @@ pub(super) struct Call {
     pub(super) from: CalledFrom,
     /// Of a call through a pointer: the low half of the callee's address.
     pub(super) low: u32,
+}
+
+/// A record that a slot has made, with its values.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Valued {
+    pub(super) call: Call,
+    /// That of their description.
+    pub(super) number: u32,
+    /// Where the words are, in halves.
+    pub(super) words: Range<usize>,
 }
 
 impl Record {
@@ -95,6 +107,7 @@ impl Record {
             }
             // What makes no sense is no measure of length: one half further may be a record.
             _ if id < record::CONTROL_IDS => (Self::Torn, 1),
+            _ if record::VALUED_IDS.contains(&id) => Self::valued(halves, at, areas),
             _ => match areas.place(id) {
                 None => (Self::Torn, 1),
                 Some((place, area, offset)) => {
@@ -111,6 +124,44 @@ impl Record {
             },
         }
     }
+
+    /// A call or return with its values.
+    fn valued(halves: &[AtomicU32], at: usize, areas: &Areas) -> (Self, usize) {
+        let half = |at: usize| halves.get(at).map_or(0, |h| h.load(Ordering::Relaxed));
+        let (stamp, id, slot) = (half(at), half(at + 1), half(at + 2));
+        let number = hole::number_of(id);
+        let length = 2 + (id & record::VALUED_HALVES) as usize;
+        if number == record::NO_VALUED_NUMBER {
+            return (Self::Unfinished, length);
+        }
+        let Some((place, area, offset)) = areas.place(slot) else {
+            return (Self::Torn, 1);
+        };
+        let module = area.module;
+        let call = Call {
+            stamp,
+            id: slot,
+            place,
+            from: CalledFrom { module, offset },
+            low: half(at + 3),
+        };
+        let words = at + 1 + self::length(place)..at + length;
+        if words.start > words.end || words.end > halves.len() {
+            return (Self::Torn, 1);
+        }
+        let valued = Valued {
+            call,
+            number,
+            words,
+        };
+        (Self::Valued(valued), length)
+    }
+}
+
+/// True if a call or return with its values stands at `at`, as its id says.
+pub(super) fn is_valued(halves: &[AtomicU32], at: usize) -> bool {
+    let id = halves.get(at + 1);
+    id.is_some_and(|id| record::VALUED_IDS.contains(&id.load(Ordering::Relaxed)))
 }
 
 /// True if the call of the kernel whose record ends at `at` is left out, as what follows says.

@@ -1,6 +1,7 @@
 //! Bytes in, events out: what the decoder makes of chunks, without a process, an arena or a trace.
 
 mod in_order;
+mod valued;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -413,6 +414,8 @@ fn no_bytes_make_the_decoder_fail() {
         NOTHING,
         NOTHING_NARROW,
         CONTROL_IDS - 1,
+        valued_id(1, 5),
+        valued_id(NO_VALUED_NUMBER, 3),
         u32::MAX,
     ];
     let mut seed = 1u64;

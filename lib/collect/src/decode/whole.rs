@@ -40,8 +40,9 @@ pub fn whole(halves: &[AtomicU32], from: usize, areas: &Areas, leaves_out: bool)
                 // The id says what follows.
                 (!may_be_taken_back || is_followed) && (!may_be_left_out || half(next + 1) != 0)
             }
-            // The word with the id is its only one.
+            // The word with the id is its only one, or the id comes last.
             Record::Call(_) if length == 2 => true,
+            Record::Valued(_) => true,
             Record::Call(_) | Record::Control { .. } | Record::Nothing => is_followed,
         };
         if !is_whole {

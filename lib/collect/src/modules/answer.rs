@@ -106,6 +106,7 @@ fn answer_of(shared: &Shared, q: &Question, pid: u32, live: &LiveMaps) -> [u64; 
             let is_permitted = memory.is_ok_and(|m| seccomp::permits(&m, q.argument));
             word(is_permitted.into())
         }
+        ASK_UNFILTERED => word(seccomp::is_free(pid).into()),
         _ => [0; 6],
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use sptrace_tracee::maps::{self, Mapping};
 use sptrace_tracee::memory;
 use sptrace_wire::plan::{AREA_MAGIC, AreaHeader};
-use sptrace_wire::record::CONTROL_IDS;
+use sptrace_wire::record::SLOT_IDS;
 
 /// A jump reaches 2 GiB; keep away from the edge.
 const REACH_BYTES: u64 = (2 << 30) - (4 << 20);
@@ -79,8 +79,8 @@ pub fn left_area(
 fn ids_are_free(taken: &[(u64, u64)], at: u64, bytes: u64) -> bool {
     let low = |v: u64| v & 0xffff_ffff;
     let (start, end) = (low(at), low(at) + bytes);
-    // Not across a 4 GiB boundary, not among the control ids.
-    start >= u64::from(CONTROL_IDS)
+    // Not across a 4 GiB boundary, not among the ids of other records.
+    start >= u64::from(SLOT_IDS)
         && end <= 1 << 32
         && taken
             .iter()

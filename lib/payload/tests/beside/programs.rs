@@ -343,14 +343,13 @@ pub fn compare(choices: &mut dyn Choices, pages: &Pages) -> Option<(Program, Out
 /// Compares a random program in the middle of a routine; gives what it decides. `None`: it cannot
 /// be done there.
 pub fn compare_in_place(choices: &mut dyn Choices, pages: &Pages) -> Option<u32> {
-    const HALVES: usize = in_place_contract::WORDS_AT as usize / 4;
     const FREE: u32 = 0xaaaa_aaaa;
     let mut random = Random { choices, pages };
     let program = random.small_program();
     let call = random.call();
     let code = in_place(&program).ok()??;
     let want = interpret(&program, &call, pages);
-    let mut record = vec![FREE; HALVES + 2 * program.words.len() + 1];
+    let mut record = vec![FREE; 2 * program.words.len() + 1];
     let decided = match code.decides.is_empty() {
         true => in_place_contract::WANTED,
         false => run_in_place(pages, &code.decides, &call, &mut record),
@@ -363,11 +362,10 @@ pub fn compare_in_place(choices: &mut dyn Choices, pages: &Pages) -> Option<u32>
     assert_eq!(is_wanted, want.is_wanted, "{program:?}\n{call:x?}");
     if is_wanted {
         run_in_place(pages, &code.writes, &call, &mut record);
-        let (words, rest) = record[HALVES..].split_at(2 * program.words.len());
+        let (words, rest) = record.split_at(2 * program.words.len());
         let bytes: Vec<u8> = words.iter().flat_map(|half| half.to_le_bytes()).collect();
         assert_eq!(bytes, want.bytes, "{program:?}\n{call:x?}");
-        let others = record[..HALVES].iter().chain(rest);
-        assert!(others.into_iter().all(|half| *half == FREE));
+        assert!(rest.iter().all(|half| *half == FREE));
     }
     Some(decided)
 }

@@ -74,6 +74,23 @@ pub fn may_be_on_path(call: &Call) -> bool {
     })
 }
 
+/// The arguments that are descriptors, as bits, of a call that is about no path but by them, and
+/// that says nothing of what descriptors lead to; of others none.
+pub fn on_descriptors_alone(call: &Call) -> u8 {
+    let variants = call.variants.iter().flat_map(|variants| variants.arms);
+    let of_variants = variants.map(|variant| variant.parameters);
+    let all = || of_variants.clone().chain([call.parameters]);
+    let is_path = |ty: &Type| matches!(ty, Type::At(Phase::Entry, Type::Path));
+    if is_telling(call.name) || all().flatten().any(is_path) {
+        return 0;
+    }
+    let is_one = |ty: &Type| matches!(ty, Type::Fd | Type::DirFd);
+    let numbered = all().flat_map(|parameters| (0..8).zip(parameters));
+    numbered
+        .filter(|(_, ty)| is_one(ty))
+        .fold(0, |mask, (i, _)| mask | 1 << i)
+}
+
 /// The names of the calls that must be recorded, with commas, if those of `is_shown` are shown; of
 /// these, only such as are about a path, if `on_paths`.
 pub fn needed(is_shown: impl Fn(u32) -> bool, on_paths: bool) -> String {
@@ -100,6 +117,23 @@ mod tests {
             on_paths,
         );
         all.split(',').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn calls_on_descriptors_alone_are_about_no_path_and_tell_nothing() {
+        let of = |name: &str| on_descriptors_alone(calls::by_name(name).unwrap());
+        assert_eq!((of("read"), of("mmap"), of("fstat")), (1, 16, 1));
+        for other in [
+            "openat",
+            "newfstatat",
+            "close",
+            "dup",
+            "fcntl",
+            "getpid",
+            "clone",
+        ] {
+            assert_eq!(of(other), 0, "{other}");
+        }
     }
 
     #[test]
