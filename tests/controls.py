@@ -47,6 +47,20 @@ int main(int argc, char **argv) {
         wait(&status);
         work(0, 1000);
     }
+    if (!strcmp(what, "levels of a child")) {
+        /* The parent alone asks; the child is made while the function is off, and works when it is not. */
+        int status, ready[2];
+        char word = 0;
+        if (pipe(ready)) return 1;
+        mark(0); work(0, 20000);
+        for (int i = 0; i < 2; i++) { mark(1); usleep(300000); }
+        pid_t child = fork();
+        if (!child) { if (read(ready[0], &word, 1) == 1) { mark(3); usleep(300000); mark(3); work(0, 20000); } _exit(0); }
+        work(0, 20000);
+        for (int i = 0; i < 2; i++) { mark(2); usleep(300000); }
+        if (write(ready[1], "x", 1) != 1) return 1;
+        waitpid(child, &status, 0);
+    }
     if (!strcmp(what, "levels") || !strcmp(what, "levels of two")) {
         int status;
         if (what[6] && !fork()) argv[0] = 0;
@@ -246,9 +260,10 @@ def off(b):
         same((one, two, got["leaf"], got["step"]), (one, two, leaf, (60_000, 0)))
         status, out, _ = b.sptrace_says("report", "levels", "-i", "t.data")
         assert status == 0 and re.search(r" off .* leaf ", out), out
-    # A process that is killed, and one whose sptrace is, while levels change.
-    recorded(b, script % ("off", "record"), "levels of two")
-    same(calls(b)["step"], (120_000, 0))
+    # A child that is forked while a function is off has it so, and gets it back with its parent.
+    recorded(b, script % ("off", "record"), "levels of a child")
+    got = calls(b)
+    same((got["step"], got["leaf"]), ((60_000, 0), (40_000, 0)))
 
 
 @case

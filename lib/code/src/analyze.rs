@@ -101,6 +101,7 @@ fn flags(classes: &Classes, discovery: &Discovery, index: usize) -> FunctionFlag
         (region.fde_start.is_some(), FunctionFlags::HAS_UNWIND),
         (region.seen.uses_red_zone(), FunctionFlags::RED_ZONE),
         (region.seen.uses_gs, FunctionFlags::USES_GS),
+        (region.seen.sets_gs, FunctionFlags::SETS_GS),
         (region.seen.pops, FunctionFlags::POPS),
         (
             region.seen.frame.reads_return(),

@@ -349,7 +349,10 @@ impl Walk<'_, '_, '_> {
                     _ => {}
                 }
             }
-            Mnemonic::Wrgsbase => self.seen.uses_gs = true,
+            Mnemonic::Wrgsbase => {
+                self.seen.uses_gs = true;
+                self.seen.sets_gs = true;
+            }
             _ => {}
         }
         self.note_memory(instruction);

@@ -91,6 +91,9 @@ impl FunctionFlags {
     /// It takes arguments off the stack when it returns (`ret imm16`).
     pub const POPS: Self = Self(1 << 7);
 
+    /// It sets the gs base by an instruction.
+    pub const SETS_GS: Self = Self(1 << 8);
+
     /// All bits of `other` are set.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -37,6 +37,7 @@ pub(crate) struct Seen {
     /// That of an array counted from rsp could be.
     pub element_below_rsp: bool,
     pub uses_gs: bool,
+    pub sets_gs: bool,
     /// It has tables of differences of its labels.
     pub computed_gotos: bool,
     pub broken_paths: u32,
@@ -82,6 +83,7 @@ impl Seen {
         self.below_rsp |= other.below_rsp;
         self.element_below_rsp |= other.element_below_rsp;
         self.uses_gs |= other.uses_gs;
+        self.sets_gs |= other.sets_gs;
         self.computed_gotos |= other.computed_gotos;
         self.broken_paths += other.broken_paths;
         self.frame.sets_rbp |= other.frame.sets_rbp;

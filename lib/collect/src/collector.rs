@@ -78,6 +78,7 @@ struct StreamState {
 pub struct Collector<W: Write> {
     recorder: Recorder<W>,
     watch: Option<levels::Watch>,
+    off_times: levels::OffTimes,
     lengths: Option<lengths::Lengths>,
     /// Among calls in order there are frames whose ends are told.
     has_ends: bool,
@@ -119,6 +120,7 @@ impl<W: Write> Collector<W> {
         Self {
             recorder: Recorder::new(writer),
             watch: None,
+            off_times: levels::OffTimes::new(),
             lengths: None,
             has_ends: false,
             has_counted_all: false,

@@ -50,6 +50,8 @@ struct PlanBuilder<'a> {
     /// They are recorded in order, not counted.
     is_in_order: bool,
     twins: u32,
+    /// Functions that set the gs base have no row.
+    leaves_out_gs: bool,
 }
 
 /// What becomes of the calls of a module.
@@ -70,7 +72,10 @@ pub fn build_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
 /// The plan of a module of which no call is recorded: it has the functions that are intercepted
 /// whatever is recorded, and no others.
 pub fn build_plan_without_calls(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
-    begun(object, analysis, Calls::Recorded, SLOTS_START).finish()
+    let mut b = begun(object, analysis, Calls::Recorded, SLOTS_START);
+    let sets_gs = |f: &Function| f.flags.contains(FunctionFlags::SETS_GS);
+    b.leaves_out_gs = analysis.functions.iter().any(sets_gs);
+    b.finish()
 }
 
 /// A plan without its header; its slots lie from `slots_start` on.
@@ -136,6 +141,7 @@ fn begun<'a>(
         counts,
         is_in_order,
         twins: 0,
+        leaves_out_gs: false,
     };
     // First, so that their slots lie at the start of the area, of which a fork child copies what
     // is used.
@@ -599,7 +605,7 @@ impl PlanBuilder<'_> {
             values_bytes: 0,
             values_offset: 0,
             twins: self.twins,
-            reserved: 0,
+            uses_gs: u32::from(self.leaves_out_gs),
             hash: 0,
         }
     }

@@ -42,9 +42,6 @@ pub fn check(pid: u32) -> Result<(), Unfit> {
         return unfit("sptrace runs in it or under it, and would wait for itself");
     }
     is_free(&status)?;
-    if status.has_shadow_stack() {
-        return unfit("it runs with a shadow stack (CET), which forbids patched return addresses");
-    }
     may_look(pid, &status)?;
     if let Some(other) = shares_memory(pid) {
         return unfit(format!(
@@ -65,8 +62,12 @@ pub fn check_again(pid: u32) -> Result<(), Unfit> {
     }
 }
 
-/// Nobody traces it, and it is in no sandbox where nothing is permitted.
+/// Nobody traces it, it is in no sandbox where nothing is permitted, and its return addresses may
+/// be replaced.
 fn is_free(status: &Status) -> Result<(), Unfit> {
+    if status.has_shadow_stack() {
+        return unfit("it runs with a shadow stack (CET), which forbids patched return addresses");
+    }
     if let Some(tracer) = status.tracer() {
         let name = proc::thread_name(tracer, tracer);
         return unfit(format!(

@@ -8,7 +8,9 @@
 //! The moment is the end of the munmap(2) by which glibc's loader lets go of its cache of library
 //! names (elf/rtld.c, `_dl_unload_cache` in `dl_main`), which comes behind all relocations and
 //! before the first initializer. A loader without that cache is left at the first system call that
-//! anything but it has made: some of the program's code may have run by then.
+//! anything but it has made: some of the program's code may have run by then. One that is the C
+//! library as well, as musl's, cannot be told from the program: there the command stays at its exec
+//! stop, where it has itself in memory, and no library.
 
 use crate::error::TraceeError;
 use crate::kill_point;
@@ -18,11 +20,16 @@ use crate::ptrace::{self, AT_SYSTEM_CALL};
 
 /// What is mapped while names are looked up.
 const CACHE: &str = "/etc/ld.so.cache";
+/// How the name of musl's loader begins, which is its C library.
+const MUSL: &str = "ld-musl";
+/// A loader makes some five system calls for a library; who makes more is none that we know.
+const MOST_STOPS: u32 = 20_000;
 
 /// Leads it there.
 ///
 /// # Errors
-/// It has ended, or is not traced by the calling thread.
+/// It has ended, a signal has stopped it, it comes to no such moment, or it is not traced by the
+/// calling thread. But for the first it stands still all the same.
 pub fn wait_until_loaded(pid: u32) -> Result<(), TraceeError> {
     let loader = AuxiliaryVector::of(pid)
         .ok()
@@ -32,10 +39,16 @@ pub fn wait_until_loaded(pid: u32) -> Result<(), TraceeError> {
         // All of a static program is there.
         return Ok(());
     };
+    let all = maps::read(pid)?;
+    let file = all.iter().find(|m| (m.start..m.end).contains(&loader));
+    let name = file.map_or("", |m| m.path.rsplit('/').next().unwrap_or_default());
+    if name.starts_with(MUSL) {
+        return Ok(());
+    }
     let mut signal = 0;
     let mut is_last = false;
     let mut is_inside = false;
-    loop {
+    for _ in 0..MOST_STOPS {
         ptrace::to_system_call(pid, signal)?;
         signal = 0;
         match next_stop(pid)? {
@@ -47,6 +60,7 @@ pub fn wait_until_loaded(pid: u32) -> Result<(), TraceeError> {
             other => signal = other,
         }
     }
+    Err(TraceeError::NoRoom("its loader does not come to an end"))
 }
 
 /// Whether the system call that a process is about to make is the one.
@@ -90,6 +104,10 @@ fn next_stop(pid: u32) -> Result<i32, TraceeError> {
     match got {
         _ if got < 0 || got > 0 && !libc::WIFSTOPPED(status) => Err(TraceeError::Gone),
         0 => Ok(0),
+        // A signal has stopped it, and it is to stand still.
+        _ if status >> 16 == libc::PTRACE_EVENT_STOP && libc::WSTOPSIG(status) != libc::SIGTRAP => {
+            Err(TraceeError::Unstoppable(pid))
+        }
         _ if status >> 16 != 0 => Ok(0),
         _ => Ok(libc::WSTOPSIG(status)),
     }

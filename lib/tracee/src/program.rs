@@ -40,6 +40,17 @@ pub fn is_loaded(pid: u32) -> bool {
     AuxiliaryVector::of(pid).map_or(true, |auxv| auxv.is_made())
 }
 
+/// What a program calls to have a signal sent to it again and again.
+const TIMERS: [&[u8]; 2] = [b"setitimer\0", b"timer_create\0"];
+
+/// Whether a program has the name of such a function: it may come to catch SIGPROF, and to walk its
+/// stacks then.
+pub fn may_sample_itself(pid: u32) -> bool {
+    let program = std::fs::read(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let has = |name: &[u8]| program.windows(name.len()).any(|there| there == name);
+    TIMERS.into_iter().any(has)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

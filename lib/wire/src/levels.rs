@@ -23,12 +23,15 @@ pub struct Entry {
     /// Host: address of the function in the process, or an id, in full, of a site of calls through
     /// a pointer: one by which they are recorded or counted.
     pub avma: AtomicU64,
-    /// Host: number of the process in the recording ([`crate::control::Stream::process`]).
+    /// Host: number of the process in the recording ([`crate::control::Stream::process`]), or
+    /// [`ALL`].
     pub process: AtomicU32,
     /// Host: [`RECORDED`], [`COUNTED`], [`SITE`] or [`OFF`].
     pub level: AtomicU32,
 }
 
+/// [`Entry::process`]: each process. The host may not know a forked child yet.
+pub const ALL: u32 = u32::MAX;
 /// [`Entry::level`]: calls are recorded.
 pub const RECORDED: u32 = 0;
 /// [`Entry::level`]: calls are counted, where that can be: a call through a pointer that is not one

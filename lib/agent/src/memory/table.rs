@@ -35,6 +35,8 @@ pub struct Module {
     /// Calls of some functions are off: sites of functions that are instrumented may be as they
     /// were ([`sptrace_wire::levels::OFF`]).
     pub has_off: Flag,
+    /// The program may write to its text: sites of ours were put back for that, for good.
+    pub is_written: Flag,
     /// Calls through pointers into it are recorded with the callee's full address, by the slow
     /// path.
     pub wide: Flag,
@@ -97,6 +99,7 @@ impl Module {
             doubtful: Flag::new(false),
             gone: Flag::new(false),
             has_off: Flag::new(false),
+            is_written: Flag::new(false),
             wide: Flag::new(false),
             joined: Flag::new(false),
             is_left: Flag::new(false),

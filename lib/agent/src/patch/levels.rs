@@ -198,9 +198,10 @@ fn lead(
     let id = || m.area_start() + u64::from(counted.slot) + u64::from(COUNTED_ID);
     let is_off = can_be_off
         && m.has_off.get()
+        && !m.is_written.get()
         && m.stands(counts.at, counts.overwritten())
         && slot::cell_of(id()).is_some();
-    if level == OFF && can_be_off {
+    if level == OFF && can_be_off && !m.is_written.get() {
         if stands(&counts) || stands(&records) && site::write_slot(m, counted) {
             m.has_off.set(true);
             batch.add_bytes(counts.at, counts.overwritten());

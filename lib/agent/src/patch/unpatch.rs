@@ -98,6 +98,7 @@ pub fn range(start: u64, end: u64) {
                 state::count_hole(hole::TEXT_WRITTEN);
             }
             m.set_function(i, INSTRUMENTED);
+            m.is_written.set(true);
         }
         batch.flush();
     }

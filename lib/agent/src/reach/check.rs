@@ -16,6 +16,7 @@ fn forget_patches(m: &Module) {
         m.set_function(i, UNTOUCHED);
     }
     m.has_off.set(false);
+    m.is_written.set(false);
     m.joined.set(false);
     special::install_specials(m);
 }
@@ -70,7 +71,7 @@ pub fn check_module(m: &Module) {
                 return forget_patches(m);
             }
             fresh += 1;
-            if fresh > 64 {
+            if fresh > 64 && !is_off {
                 return;
             }
         }

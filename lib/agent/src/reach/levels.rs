@@ -9,7 +9,7 @@ use crate::memory::{lock, state, sys};
 use crate::patch::levels::{Wishes, carry_out};
 use crate::reach::propagate;
 use core::sync::atomic::Ordering;
-use sptrace_wire::levels::{Entry, LEVELS, LEVELS_OFFSET, UNTOLD};
+use sptrace_wire::levels::{ALL, Entry, LEVELS, LEVELS_OFFSET, UNTOLD};
 
 /// Takes what there is, if anything.
 #[inline]
@@ -48,7 +48,8 @@ fn add(wishes: &mut Wishes, index: u64) -> bool {
     let offset = LEVELS_OFFSET + index % LEVELS * size_of::<Entry>() as u64;
     // SAFETY: inside the arena, which is mapped for life; an entry consists of atomics.
     let entry = unsafe { &*((state::process().arena() + offset) as *const Entry) };
-    let is_ours = entry.process.load(Ordering::Relaxed) == state::process().number.get();
+    let process = entry.process.load(Ordering::Relaxed);
+    let is_ours = process == state::process().number.get() || process == ALL;
     let avma = entry.avma.load(Ordering::Relaxed);
     !is_ours || wishes.add(avma, entry.level.load(Ordering::Relaxed))
 }

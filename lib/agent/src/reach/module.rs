@@ -147,6 +147,9 @@ fn take_in(answer: &PlannedModule) -> Asked {
     new.joined.set(answer.is_left);
     new.is_left.set(answer.is_left && is_preparing);
     take_up(&new, answer.is_left, key);
+    if header.uses_gs != 0 {
+        state::process().gs_wanted.set(true);
+    }
     if header.values_bytes > 0 {
         let p = state::process();
         p.has_values.set(true);

@@ -99,7 +99,11 @@ pub fn know(hot: &Hot, target: u64) {
     let since = sys::tsc();
     if lock::lock(hot.tid.get()) {
         module::find(target);
+        let gs_wanted = state::process().gs_wanted.take();
         lock::unlock();
+        if gs_wanted {
+            end::gs_is_taken(hot);
+        }
         waited(hot, since);
     }
 }

@@ -37,6 +37,11 @@ const PATH_BYTES: usize = 4096;
 
 /// May the kernel be asked here?
 static MAY_ASK: AtomicU32 = AtomicU32::new(UNKNOWN);
+/// So many threads are asking it.
+static ASKING: AtomicU32 = AtomicU32::new(0);
+/// Whoever installs a filter waits so long for them: a child may have the number of a parent whose
+/// threads it has not.
+const PATIENCE: u32 = 1 << 20;
 const UNKNOWN: u32 = 0;
 const YES: u32 = 1;
 const NO: u32 = 2;
@@ -69,7 +74,14 @@ pub fn memory_is_shared(flags: u64) {
 
 /// Nothing is known of descriptors from here on.
 fn give_up() {
-    MAY_ASK.store(NO, Ordering::Relaxed);
+    MAY_ASK.store(NO, Ordering::SeqCst);
+    for _ in 0..PATIENCE {
+        if ASKING.load(Ordering::SeqCst) == 0 {
+            break;
+        }
+        core::hint::spin_loop();
+    }
+    ASKING.store(0, Ordering::SeqCst);
     descriptors::forget();
 }
 
@@ -113,7 +125,14 @@ fn opened_may_lead(hot: &Hot, fd: u32, text: u64) -> bool {
         return true;
     };
     let (link, rest) = buffer.split_at_mut(PATH_BYTES.min(buffer.len()));
-    let link = sys::descriptor_path(fd, link);
+    ASKING.fetch_add(1, Ordering::SeqCst);
+    let link = match MAY_ASK.load(Ordering::SeqCst) {
+        YES => sys::descriptor_path(fd, link),
+        _ => None,
+    };
+    let _ = ASKING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |asking| {
+        asking.checked_sub(1)
+    });
     let text = text_at(text, rest);
     let (Some(link), Some(text), Some(mut paths)) = (link, text, capture::paths()) else {
         return true;

@@ -232,6 +232,7 @@ impl<W: Write> Sink for Feed<'_, W> {
     }
 
     fn lost(&mut self, tsc: u64, events: u64) {
+        self.lane.durations.forget();
         if let Some(encoder) = self.lane.line.recording() {
             encoder.lost(tsc, events);
         }

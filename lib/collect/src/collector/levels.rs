@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use sptrace_trace::{FunctionId, Level, Note, demangle, glob_matches, without_parameters};
 use sptrace_tracee::arena::Arena;
 use sptrace_tracee::proc::CpuTime;
-use sptrace_wire::levels::{COUNTED, OFF, RECORDED, SITE};
+use sptrace_wire::levels::{ALL, COUNTED, OFF, RECORDED, SITE};
 
 use super::Collector;
 use crate::budget::{Budget, Prices, Spent, Used};
@@ -34,6 +34,9 @@ const CALL_BYTES: u64 = 16;
 
 /// What calls are counted: of a function, at a site of calls through a pointer or at all others.
 pub(super) type Where = (Function, Option<Site>);
+
+/// From when to when functions were off; to the end of time if they are.
+pub(super) type OffTimes = HashMap<Function, Vec<(u64, u64)>>;
 
 /// What is known of levels.
 pub(super) struct Watch {
@@ -175,17 +178,17 @@ impl<W: Write> Collector<W> {
             at_sites = since(&watch.counted, &counted, &mut called);
             watch.counted = counted;
         }
-        if let Some(spending) = &mut watch.spending {
-            let pids: HashSet<u32> = self.streams.iter().flatten().map(|s| s.lane.pid).collect();
-            watch.governor.set_rates(spending.look(time, pids, &called));
-            spending.record_bytes = self.record_bytes;
-        }
         self.match_new(&mut watch);
         // A call that is an event must be seen.
         let writer = &self.recorder.writer;
         let needed = &watch.needed;
         let is_free = |function| writer.class(function) == 0 && !needed.contains(&function);
         called.retain(|(_, function), _| is_free(*function));
+        if let Some(spending) = &mut watch.spending {
+            let pids: HashSet<u32> = self.streams.iter().flatten().map(|s| s.lane.pid).collect();
+            watch.governor.set_rates(spending.look(time, pids, &called));
+            spending.record_bytes = self.record_bytes;
+        }
         let (bound, quiet) = match counts {
             true => {
                 let quiet = watch.governor.quiet_in(time);
@@ -347,9 +350,38 @@ impl<W: Write> Collector<W> {
         self.watch = Some(watch);
     }
 
+    /// A process was forked from another at this time: it has what was off there so in its text.
+    pub(super) fn inherit_levels(&mut self, (parent, child): (u32, u32), start_tsc: u64) {
+        let is_known = self.streams.iter().flatten().any(|s| s.lane.pid == child);
+        let Some(watch) = self.watch.as_mut().filter(|_| !is_known) else {
+            return;
+        };
+        let mut notes = Vec::new();
+        for ((_, function), times) in self.off_times.iter().filter(|((pid, _), _)| *pid == parent) {
+            let is_then = |(from, to): &&(u64, u64)| (*from..*to).contains(&start_tsc);
+            let Some((_, to)) = times.iter().find(is_then) else {
+                continue;
+            };
+            notes.push((start_tsc, *function, Level::Off));
+            match *to {
+                u64::MAX => watch.governor.inherit_off((child, *function)),
+                to => notes.push((to, *function, Level::Recorded)),
+            }
+        }
+        for (tsc, function, level) in notes {
+            self.note(&Note::Level {
+                pid: child,
+                tsc,
+                function,
+                level,
+            });
+        }
+    }
+
     /// A process has ended, which had the number `process` in the arena: another may come to have
     /// its pid.
     pub(super) fn forget_levels(&mut self, pid: u32, process: u32) {
+        self.off_times.retain(|(of, _), _| *of != pid);
         if let Some(tally) = &mut self.recorder.tally {
             tally.forget(pid);
         }
@@ -379,16 +411,40 @@ impl<W: Write> Collector<W> {
         let mut processes: Vec<u32> = its.map(|(i, _)| arena.stream(i).process).collect();
         processes.sort_unstable();
         processes.dedup();
+        let tsc = crate::clock::tsc();
+        if self.keeps_off_time(wish, tsc) {
+            arena.wish(ALL, avma, level);
+        }
         for process in processes {
             arena.wish(process, avma, level);
         }
         if !wish.is_repeated {
             self.note(&Note::Level {
                 pid,
-                tsc: crate::clock::tsc(),
+                tsc,
                 function,
                 level: wish.level,
             });
+        }
+    }
+
+    /// Keeps when functions are off. True: one was, and is not any more.
+    fn keeps_off_time(&mut self, wish: &Wish, tsc: u64) -> bool {
+        let times = self.off_times.get_mut(&wish.function);
+        match (wish.level, times) {
+            (Level::Off, Some(times)) if times.last().is_some_and(|t| t.1 == u64::MAX) => false,
+            (Level::Off, _) => {
+                self.off_times
+                    .entry(wish.function)
+                    .or_default()
+                    .push((tsc, u64::MAX));
+                false
+            }
+            (_, Some(times)) => times.last_mut().is_some_and(|last| {
+                last.1 = last.1.min(tsc);
+                true
+            }),
+            (_, None) => false,
         }
     }
 

@@ -205,6 +205,7 @@ impl<W: Write> Collector<W> {
         let is_forked = (s.parent as usize) < STREAMS;
         if is_forked {
             self.adopt_process(s, pid, parent_pid);
+            self.inherit_levels((parent_pid, pid), start_tsc);
         } else {
             self.share_process(pid, parent_pid);
         }

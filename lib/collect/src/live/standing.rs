@@ -3,11 +3,11 @@
 //! Given a command at its exec stop, and functions of which a call begins the recording; has the
 //! libraries that it begins with mapped, prepares it where it stands ([`crate::live::ahead`]), and
 //! lets it go. So the first call of such a function is met however short the program is. What it
-//! maps later, and what it executes or forks, is looked at while it runs. Whatever fails here is
-//! tried again then.
+//! maps later, and what it executes or forks, is looked at while it runs, and so are programs that
+//! may sample themselves. Whatever fails here is tried again then.
 
 use sptrace_tracee::threads::Threads;
-use sptrace_tracee::{TraceeError, limits, loaded, ptrace};
+use sptrace_tracee::{TraceeError, limits, loaded, program, ptrace};
 
 use crate::live::ahead::Ahead;
 use crate::live::prepare::Looked;
@@ -17,7 +17,8 @@ impl Session {
     /// Lets a command go that stands at its exec stop: with gates, if there are to be any.
     pub(crate) fn let_go_prepared(&mut self, child: u32, ahead: &mut Ahead) {
         let has_gates = !self.shared.reactor.gates().is_empty();
-        if has_gates && !limits::has_memory_limit(child) && may_enter(child).is_ok() {
+        let is_fit = || !limits::has_memory_limit(child) && !program::may_sample_itself(child);
+        if has_gates && is_fit() && may_enter(child).is_ok() {
             self.standing.set(Some(child));
             // Its end, or what stands in the way, is seen below.
             let _ = self.prepare_standing(child, ahead);

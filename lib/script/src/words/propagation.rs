@@ -105,7 +105,7 @@ const SIZES: [(&str, &str, Set, u64, u64); 6] = [
         "hot_limit(RATE)",
         "count the calls of a function while it is called more than so many times a second, and \
          record those of all others (as --hot-limit). Functions that have payloads or values keep \
-         each call. Not with between and only, nor with a start that is a return or a slow call",
+         each call. Not with between, only and record_only_syscalls, nor with a start that is a return or a slow call",
         |policy, n| policy.hot_limit = Some(n),
         1,
         1_000_000_000,

@@ -5,7 +5,7 @@ use crate::layout::layout;
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 64;
+pub const PLAN_VERSION: u32 = 65;
 
 layout! {
     /// Start of a plan. Sections follow, each at its offset from the plan's start.
@@ -58,8 +58,9 @@ layout! {
         /// patched while its calls are counted ([`crate::levels`]). The twin of site `i` is site
         /// `i` + this.
         pub twins: u32,
-        /// Always 0.
-        pub reserved: u32,
+        /// Not 0: a function that is not in the plan sets the gs base by an instruction. Nothing
+        /// may be recorded in a process that has the module, since nobody sees it run.
+        pub uses_gs: u32,
         /// Host: of all the plan's bytes and the agent that will apply it; see
         /// [`PlanHeader::area_key`].
         pub hash: u32,

@@ -55,11 +55,15 @@ impl Session {
             return Ok(());
         }
         let pages = self.pages(prepared, gates);
+        let is_led = self.led.borrow().iter().any(|led| led.pid == pid);
+        if (is_led || !pages.is_empty()) && eligible::is_sampled_within(pid) {
+            if is_led {
+                self.take_ways_away(pid)?;
+            }
+            return Err(TraceeError::LeftAlone(PROFILED));
+        }
         if pages.is_empty() {
             return Ok(());
-        }
-        if eligible::is_sampled_within(pid) {
-            return Err(TraceeError::LeftAlone(PROFILED));
         }
         if seccomp::mode(pid) != seccomp::Mode::None {
             return Err(TraceeError::LeftAlone(SANDBOXED));
@@ -78,16 +82,21 @@ impl Session {
             if let Some(led) = led? {
                 self.led.borrow_mut().extend(led);
                 self.shared.reactor.wake();
-                return gates.guard(pid).or_else(|e| {
-                    let mut threads = self.stop_all(pid)?;
-                    let back = self.lead_back(&mut threads, false);
-                    threads.release();
-                    back.and(Err(e))
-                });
+                return gates
+                    .guard(pid)
+                    .or_else(|e| self.take_ways_away(pid).and(Err(e)));
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         Err(TraceeError::NoRoom("its threads stand where jumps must be"))
+    }
+
+    /// Leads its calls as the program does.
+    fn take_ways_away(&self, pid: u32) -> Result<(), TraceeError> {
+        let mut threads = self.stop_all(pid)?;
+        let back = self.lead_back(&mut threads, false);
+        threads.release();
+        back
     }
 
     /// Modules of the process with functions that do not lead over a gate yet, each with a place
