@@ -12,6 +12,9 @@
 //! library as well, as musl's, cannot be told from the program: there the command stays at its exec
 //! stop, where it has itself in memory, and no library.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use crate::error::TraceeError;
 use crate::kill_point;
 use crate::maps;
@@ -20,8 +23,10 @@ use crate::ptrace::{self, AT_SYSTEM_CALL};
 
 /// What is mapped while names are looked up.
 const CACHE: &str = "/etc/ld.so.cache";
-/// How the name of musl's loader begins, which is its C library.
-const MUSL: &str = "ld-musl";
+/// How the name of musl's loader begins by which programs ask for it; the file may have another.
+const MUSL: &[u8] = b"/ld-musl";
+/// Of a program, in which that name stands.
+const HEAD_BYTES: usize = 4096;
 /// A loader makes some five system calls for a library; who makes more is none that we know.
 const MOST_STOPS: u32 = 20_000;
 
@@ -39,10 +44,7 @@ pub fn wait_until_loaded(pid: u32) -> Result<(), TraceeError> {
         // All of a static program is there.
         return Ok(());
     };
-    let all = maps::read(pid)?;
-    let file = all.iter().find(|m| (m.start..m.end).contains(&loader));
-    let name = file.map_or("", |m| m.path.rsplit('/').next().unwrap_or_default());
-    if name.starts_with(MUSL) {
+    if asks_for_musl(pid) {
         return Ok(());
     }
     let mut signal = 0;
@@ -61,6 +63,15 @@ pub fn wait_until_loaded(pid: u32) -> Result<(), TraceeError> {
         }
     }
     Err(TraceeError::NoRoom("its loader does not come to an end"))
+}
+
+/// Whether a program is to be loaded by musl, by the name behind its head.
+fn asks_for_musl(pid: u32) -> bool {
+    let mut head = [0; HEAD_BYTES];
+    let program = File::open(format!("/proc/{pid}/exe"));
+    let read = program.and_then(|file| file.read_at(&mut head, 0));
+    let head = head.get(..read.unwrap_or(0)).unwrap_or_default();
+    head.windows(MUSL.len()).any(|there| there == MUSL)
 }
 
 /// Whether the system call that a process is about to make is the one.
