@@ -276,6 +276,78 @@ def calls_on_a_path(bench):
         if beside or "close(" not in recorded: raise Failed(f"{name}: {beside and beside[0]} is recorded, or close is not")
 
 
+# Threads that make calls, of which each says by its path who makes it and which it is, while signals interrupt them; a handler does so, too. Says how often it ran.
+INTERRUPTED = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+enum { THREADS = 4, CALLS = 20000 };
+static __thread int number = -1, handled;
+static atomic_int done, bad;
+static void look(const char *kind, int of, int i) {
+    char *path = malloc(64);
+    struct stat s;
+    snprintf(path, 64, "/sptrace-%s-%d-%d", kind, of, i);
+    if (stat(path, &s) != -1) bad = 1;
+    memset(path, 'x', 63);
+    free(path);
+}
+static void on_signal(int sig) {
+    char path[64], *at = path + sizeof path;
+    struct stat s;
+    if (number < 0) return;
+    *--at = 0;
+    int i = handled++;
+    do { *--at = '0' + i % 10; i /= 10; } while (i);
+    *--at = '-'; *--at = '0' + number;
+    at = memcpy(at - 16, "/sptrace-signal-", 16);
+    if (stat(at, &s) != -1) bad = 1;
+}
+static int told[THREADS];
+static void *work(void *of) {
+    number = (int)(long)of;
+    for (int i = 0; i < CALLS; i++) look("call", number, i);
+    told[number] = handled;
+    number = -1;
+    done++;
+    return of;
+}
+int main(void) {
+    pthread_t all[THREADS];
+    sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_signal, .sa_flags = SA_RESTART}, NULL);
+    for (long i = 0; i < THREADS; i++) pthread_create(&all[i], NULL, work, (void *)i);
+    while (done < THREADS) for (int i = 0; i < THREADS; i++) { pthread_kill(all[i], SIGUSR1); usleep(20); }
+    for (int i = 0; i < THREADS; i++) pthread_join(all[i], NULL);
+    for (int i = 0; i < THREADS; i++) printf("%d ", told[i]);
+    return bad;
+}
+"""
+
+
+@case
+def threads_that_signals_interrupt(bench):
+    """Each call of each thread once and in order, with the path that it gave, and each call of the handlers, wherever a signal comes."""
+    program, trace = f"{bench.folder}/interrupted", f"{bench.folder}/trace"
+    subprocess.run(["gcc", "-O1", "-pthread", "-x", "c", "-", "-o", program], input=INTERRUPTED, text=True, check=True)
+    done = subprocess.run([bench.sptrace, "run", "-q", "--syscalls-only", "-o", trace, "--", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    if done.returncode != 0: raise Failed(done.stderr)
+    shown = subprocess.run([bench.sptrace, "report", "lines", "-f", "-s", "100", "-i", trace], stdout=subprocess.PIPE, text=True).stdout
+    seen = collections.defaultdict(list)
+    for kind, number, i in re.findall(r'"/sptrace-(call|signal)-(\d)-(\d+)"', shown): seen[kind, int(number)].append(int(i))
+    handled = [int(word) for word in done.stdout.split()]
+    if sum(handled) < 100: raise Failed(f"the handler ran {handled} times")
+    for number, times in enumerate(handled):
+        for kind, expected in (("call", 20000), ("signal", times)):
+            found = seen[kind, number][:expected] if kind == "signal" else seen[kind, number]
+            if found != list(range(expected)): raise Failed(f"{kind} {number}: {len(found)} of {expected}; first difference at {next((i for i, (a, b) in enumerate(zip(found, range(expected))) if a != b), 'the end')}")
+
+
 FAILING = ["/bin/ls", "-la", "/nonexistent", "/etc"]
 
 

@@ -1,21 +1,23 @@
 //! The two events around a call of the kernel whose memory must be read, with signals let in.
 //!
-//! As [`crate::events::system_call`], at a third of its price, where one thread has the memory for
-//! itself ([`crate::record::in_place`]). A handler may interrupt this at any point. Until the mark
-//! at the record's end is written nothing has happened: [`crate::signals::context`] may move the
-//! interrupted code back to before the event, and the record, which says how long it is, is passed
-//! over. From then on it has happened, and the shadow frame is put right there. Every case that is
-//! not plain is left to the slow path; then the answer is false.
+//! As [`crate::events::system_call`], at a third of its price. Where one thread has the memory for
+//! itself, it is read where it lies ([`crate::record::in_place`]); else the kernel copies it, as in
+//! the slow path, but without the four calls that block signals. A handler may interrupt this at
+//! any point. Until the mark at the record's end is written nothing has happened:
+//! [`crate::signals::context`] may move the interrupted code back to before the event, and the
+//! record, which says how long it is, is passed over. From then on it has happened, and the shadow
+//! frame is put right there. Every case that is not plain is left to the slow path; then the answer
+//! is false.
 
 use crate::events::system_call::{RED_ZONE_BYTES, Way, arguments, first_word, way};
 use crate::frames::shadow;
 use crate::memory::frame::Frame;
-use crate::memory::state::SHARING_NONE;
+use crate::memory::state::{SHARING_NONE, SHARING_UNKNOWN};
 use crate::memory::thread::{FRAME_BYTES, Hot, ShadowFrame};
-use crate::memory::{certain, state, sys};
+use crate::memory::{certain, sandbox, state, sys};
 use crate::record::capture::Captures;
 use crate::record::chunk::Reserved;
-use crate::record::in_place::Pieces;
+use crate::record::in_place;
 use crate::routines::quick;
 use core::sync::atomic::{Ordering, compiler_fence};
 use sptrace_wire::record::{self, FRAME_OPEN, FRAME_SYSTEM};
@@ -29,7 +31,7 @@ const STATX_BYTES: u64 = 256;
 
 /// An instruction that calls the kernel is about to be executed. `door`: where the door keeps rbp.
 /// False: it is not plain.
-pub fn enter(hot: &Hot, f: &Frame, door: u64) -> bool {
+pub fn enter(hot: &'static Hot, f: &Frame, door: u64) -> bool {
     let number = f.rax as u32;
     let rsp = f.above_at() + RED_ZONE_BYTES;
     let top = hot.top();
@@ -40,7 +42,7 @@ pub fn enter(hot: &Hot, f: &Frame, door: u64) -> bool {
         && hot.ssp.get() < hot.ssp_end.get();
     let args = arguments(f);
     let pieces = match is_plain {
-        true => measure(number, &args, None, filled_before(hot)),
+        true => measure((hot, rsp), (number, &args), None, filled_before(hot)),
         false => None,
     };
     let Some(pieces) = pieces else {
@@ -68,7 +70,7 @@ pub fn enter(hot: &Hot, f: &Frame, door: u64) -> bool {
 }
 
 /// It has been executed; as `enter`.
-pub fn leave(hot: &Hot, f: &Frame, door: u64) -> bool {
+pub fn leave(hot: &'static Hot, f: &Frame, door: u64) -> bool {
     let rsp = f.above_at() + RED_ZONE_BYTES;
     let top = hot.top().get();
     let flags = FRAME_OPEN | FRAME_SYSTEM | shadow::FRAME_DONE;
@@ -82,11 +84,12 @@ pub fn leave(hot: &Hot, f: &Frame, door: u64) -> bool {
     }
     certain::after(number, &args, result, true);
     // Who might have unmapped what the kernel has filled is a handler, whose calls are recorded.
-    let filled = match hot.cur.get() == hot.begun.get()[0] && certain::is_watched() {
+    let is_last = hot.cur.get() == hot.begun.get()[0];
+    let filled = match is_last && certain::is_watched() && is_alone() {
         true => filled(number, &args, result),
         false => [0; 2],
     };
-    let Some(pieces) = measure(number, &args, Some(result), filled) else {
+    let Some(pieces) = measure((hot, rsp), (number, &args), Some(result), filled) else {
         return false;
     };
     let record = (record::SYSTEM_RETURN, record::RETURNED);
@@ -128,21 +131,90 @@ fn filled_before(hot: &Hot) -> [u64; 2] {
     }
 }
 
-/// The memory that shows a call, where `is_plain` has said so. `None`: this is not the way to read
-/// it.
-fn measure(number: u32, args: &[u64; 6], result: Option<i64>, filled: [u64; 2]) -> Option<Pieces> {
+/// What shows a call, as it follows a record's head.
+enum Pieces {
+    /// Where it lies.
+    InPlace(in_place::Pieces),
+    /// In a buffer of the thread's, with the thread's place before they were read: a handler that
+    /// fills it with others makes a record.
+    Copied(&'static [u8], [u64; 2]),
+}
+
+impl Pieces {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::InPlace(pieces) => pieces.bytes,
+            Self::Copied(bytes, _) => bytes.len(),
+        }
+    }
+
+    /// Writes them into zeros.
+    ///
+    /// # Safety
+    /// They were measured just now, and is_plain.
+    unsafe fn write(&self, to: &mut [u8]) {
+        match self {
+            // SAFETY: the caller's.
+            Self::InPlace(pieces) => unsafe { pieces.write(to) },
+            Self::Copied(bytes, _) => {
+                for (to, byte) in to.iter_mut().zip(*bytes) {
+                    *to = *byte;
+                }
+            }
+        }
+    }
+}
+
+/// The memory that shows a call, where `is_plain` has said so; `rsp`: the program's stack. `None`:
+/// this is not the way to read it.
+fn measure(
+    (hot, rsp): (&'static Hot, u64),
+    (number, args): (u32, &[u64; 6]),
+    result: Option<i64>,
+    filled: [u64; 2],
+) -> Option<Pieces> {
     let captures = Captures::of(number)?;
     // A payload runs in the slow path.
     if captures.has_payload() || result.is_none() && !captures.is_asked(args) {
         return None;
     }
-    // SAFETY: nobody else can change what is mapped.
-    unsafe { Pieces::measure(&captures, args, (result, filled)) }
+    if is_alone() {
+        // SAFETY: nobody else can change what is mapped.
+        let pieces = unsafe { in_place::Pieces::measure(&captures, args, (result, filled)) };
+        return pieces.map(Pieces::InPlace);
+    }
+    // What changes mappings is told of with signals blocked; and the stacks of coroutines may be
+    // small ones.
+    let is_plain = !certain::is_mapping(number)
+        && hot.pieces_at() != 0
+        && !sandbox::is_sandboxed()
+        && (certain::is_first_stack(rsp) || is_stack_of_thread(rsp));
+    let before = place(hot);
+    let copied = is_plain.then(|| captures.read(hot, args, result))?;
+    (copied.len() <= in_place::MOST_BYTES).then_some(Pieces::Copied(copied, before))
 }
 
-/// Nothing but this call is to be told, and memory stays as it is.
-fn is_plain(hot: &Hot) -> bool {
+/// Where the thread's next record will be: another place if a handler has made one.
+fn place(hot: &Hot) -> [u64; 2] {
+    [hot.cur.get(), hot.sequence.get().into()]
+}
+
+/// True if `rsp` is on the stack that a thread has from the C library, which keeps what fs points
+/// at above it (glibc's nptl/allocatestack.c, musl's src/thread/pthread_create.c).
+fn is_stack_of_thread(rsp: u64) -> bool {
+    sys::fs_base()
+        .checked_sub(rsp)
+        .is_some_and(|below| below < certain::STACK_BYTES)
+}
+
+/// Nobody else can change what is mapped.
+fn is_alone() -> bool {
     state::process().sharing.load(Ordering::Relaxed) == SHARING_NONE
+}
+
+/// Nothing but this call is to be told.
+fn is_plain(hot: &Hot) -> bool {
+    state::process().sharing.load(Ordering::Relaxed) != SHARING_UNKNOWN
         && hot.quick.get() != 0
         && hot.muted.get() == 0
         && !hot.lends.get()
@@ -162,8 +234,10 @@ fn write(
     pieces: &Pieces,
 ) -> Option<[u64; 2]> {
     let head_bytes = size_of_val(head);
-    let bytes = (head_bytes + pieces.bytes + size_of_val(&values::END)) as u64;
+    let piece_bytes = pieces.bytes();
+    let bytes = (head_bytes + piece_bytes + size_of_val(&values::END)) as u64;
     // Checked against the chunk's end, as in the hot path.
+    let sequence = u64::from(hot.sequence.get());
     let mut to = Reserved::take(hot, HEAD_BYTES + bytes, |hot| hot.end.get())?;
     let now = sys::tsc();
     let is_usual = now >> 32 == hot.hi.get();
@@ -180,8 +254,19 @@ fn write(
     }
     let values_at = HEAD_BYTES + head_bytes as u64;
     // SAFETY: they were measured just now, and is_plain.
-    unsafe { pieces.write(to.bytes(values_at, pieces.bytes)) };
-    let mark = values_at + pieces.bytes as u64;
+    unsafe { pieces.write(to.bytes(values_at, piece_bytes)) };
+    let mark = values_at + piece_bytes as u64;
+    let [cur, sequence_now] = place(hot);
+    let is_same = match *pieces {
+        Pieces::InPlace(_) => true,
+        Pieces::Copied(_, before) => {
+            before == [to.address(0), sequence] && cur == to.address(HEAD_BYTES + bytes)
+        }
+    };
+    // Where a handler has handed the chunk over, nobody would see the mark.
+    if !is_same || sequence_now != sequence {
+        return None;
+    }
     hot.writing.set([door, to.address(mark)]);
     compiler_fence(Ordering::SeqCst);
     to.fill_half(mark, values::END);

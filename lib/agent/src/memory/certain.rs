@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const PAGE_BYTES: u64 = 4096;
 /// No more of the stack is looked at: other mappings begin 128 MiB below its top at the nearest
 /// (arch/x86/mm/mmap.c, `SIZE_128M`).
-const STACK_BYTES: u64 = 16 << 20;
+pub const STACK_BYTES: u64 = 16 << 20;
 /// The lower half of addresses is the program's.
 const ADDRESSES: u64 = 1 << 47;
 
@@ -100,6 +100,13 @@ pub fn after(number: u32, args: &[u64; 6], result: i64, is_real: bool) {
 #[inline]
 pub fn holds(at: u64, here: u64) -> bool {
     KNOWN.holds(at, here)
+}
+
+/// True if `here` is on the stack on which the process began.
+pub fn is_first_stack(here: u64) -> bool {
+    let top = KNOWN.stack_top.load(Ordering::Relaxed);
+    top.checked_sub(here)
+        .is_some_and(|below| below < STACK_BYTES)
 }
 
 impl Known {

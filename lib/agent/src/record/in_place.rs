@@ -13,7 +13,7 @@ use sptrace_wire::values::{Begin, Load, Piece, Until};
 /// Pieces of one moment.
 const MOST: usize = 4;
 /// Bytes of all of them, so that a record is a small part of a chunk.
-const MOST_BYTES: usize = 8 << 10;
+pub const MOST_BYTES: usize = 8 << 10;
 const PAGE_BYTES: u64 = 4096;
 
 /// What is to be written, and how many bytes that takes.
