@@ -348,6 +348,72 @@ def threads_that_signals_interrupt(bench):
             if found != list(range(expected)): raise Failed(f"{kind} {number}: {len(found)} of {expected}; first difference at {next((i for i, (a, b) in enumerate(zip(found, range(expected))) if a != b), 'the end')}")
 
 
+# Threads give paths and buffers to the kernel while another unmaps, protects, and maps them again. Says how often the kernel found nothing there, and how often something.
+TAKEN_AWAY = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+enum { PAGE = 4096, AREA = 3 * PAGE };
+static char *area;
+static atomic_int stop;
+static atomic_long nothing, something;
+static void *give(void *of) {
+    struct stat own;
+    for (int n = 0; !stop; n++) {
+        int r = n % 3 == 0 ? stat(area + PAGE - 20, (struct stat *)(area + 2 * PAGE)) : n % 3 == 1 ? access(area + 100, F_OK) : stat(area + PAGE - 6, &own);
+        if (r < 0 && errno == EFAULT) nothing++; else something++;
+    }
+    return of;
+}
+static void map(int flags) {
+    area = mmap(area, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    memcpy(area + PAGE - 20, "/etc/passwd", 12);
+    strcpy(area + 100, "/tmp");
+    strcpy(area + PAGE - 6, "/etc/hostname");
+}
+static void *take(void *of) {
+    for (int n = 0; !stop; n++) {
+        if (n % 4 == 0) munmap(area, AREA);
+        if (n % 4 == 1) map(MAP_FIXED);
+        if (n % 4 == 2) mprotect(area + PAGE, PAGE, PROT_NONE);
+        if (n % 4 == 3) mprotect(area + PAGE, PAGE, PROT_READ | PROT_WRITE);
+        if (n % 16 == 0) usleep(1);
+    }
+    return of;
+}
+int main(int count, char **words) {
+    pthread_t all[4];
+    map(0);
+    for (int i = 0; i < 4; i++) pthread_create(&all[i], NULL, i < 3 ? give : take, NULL);
+    usleep(1000000);
+    stop = 1;
+    for (int i = 0; i < 4; i++) pthread_join(all[i], NULL);
+    printf("%ld %ld\n", nothing, something);
+}
+"""
+
+
+@case
+def memory_that_another_thread_takes_away(bench):
+    """The program ends as alone, the kernel finds nothing where nothing is, and the trace shows paths where there was one."""
+    program, trace = f"{bench.folder}/taken", f"{bench.folder}/trace"
+    subprocess.run(["gcc", "-O1", "-pthread", "-x", "c", "-", "-o", program], input=TAKEN_AWAY, text=True, check=True)
+    for _ in range(2):
+        done = subprocess.run([bench.sptrace, "run", "-q", "--syscalls-only", "--ring", "2M", "-o", trace, "--", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        if done.returncode != 0: raise Failed(f"the program ends with {done.returncode}: {done.stderr}")
+        nothing, something = map(int, done.stdout.split())
+        if min(nothing, something) < 100: raise Failed(f"nothing {nothing} times, something {something} times")
+        shown = subprocess.run([bench.sptrace, "report", "lines", "-f", "-i", trace], stdout=subprocess.PIPE, text=True).stdout
+        if '"/etc/hostname"' not in shown or "EFAULT" not in shown: raise Failed(shown[:2000])
+
+
 FAILING = ["/bin/ls", "-la", "/nonexistent", "/etc"]
 
 

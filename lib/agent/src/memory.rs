@@ -16,6 +16,7 @@ pub mod lock;
 pub mod loss;
 pub mod mapped;
 pub mod pointers;
+pub mod reading;
 pub mod rows;
 pub mod sandbox;
 pub mod state;

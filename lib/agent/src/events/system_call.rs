@@ -17,7 +17,7 @@ use crate::frames::handlers;
 use crate::frames::shadow::{self, FRAME_DONE};
 use crate::memory::frame::{Frame, Vectors};
 use crate::memory::thread::{FrameAt, Hot};
-use crate::memory::{certain, sandbox, state, sys};
+use crate::memory::{certain, reading, sandbox, state, sys};
 use crate::reach::{handler, thread};
 use crate::record::capture::{Captures, asked_descriptors, unwanted_results};
 use crate::record::{chunk, deep, on_paths, settle};
@@ -74,6 +74,7 @@ pub(super) fn way(number: u32, flags: u64) -> Way {
 pub fn enter(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) {
     let (number, args) = (f.rax as u32, arguments(f));
     let exit = f.id + SYSTEM_CALL_EXIT;
+    reading::over(hot, above + RED_ZONE_BYTES);
     if hot.quick.get() == 0 {
         hot.quick.set(quick::fill(rule));
         let count = &raw const state::control().calls_on_others;
@@ -211,6 +212,7 @@ fn is_prepared(number: u32) -> bool {
 
 /// What the agent must do before some calls, whoever makes them.
 fn prepare(hot: &Hot, rsp: u64, number: u32, args: [u64; 6]) {
+    reading::before(hot, rsp, number, &args);
     certain::before(number, &args);
     on_paths::before(number, &args);
     if number == SET_TID_ADDRESS {
@@ -277,6 +279,7 @@ pub(super) fn first_word(thread: u32, rsp: u64) -> u64 {
 pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
     let rsp = above + RED_ZONE_BYTES;
     let result = f.rax as i64;
+    reading::over(hot, rsp);
     settle::settle(hot, rsp, false);
     let thread = thread::borrower(hot);
     let mut below = hot.top();

@@ -1,17 +1,18 @@
 //! The two events around a call of the kernel whose memory must be read, with signals let in.
 //!
-//! As [`crate::events::system_call`], at a third of its price. Where one thread has the memory for
-//! itself, it is read where it lies ([`crate::record::in_place`]); else the kernel copies it, as in
-//! the slow path, but without the four calls that block signals. A handler may interrupt this at
-//! any point. Until the mark at the record's end is written nothing has happened:
-//! [`crate::signals::context`] may move the interrupted code back to before the event, and the
-//! record, which says how long it is, is passed over. From then on it has happened, and the shadow
-//! frame is put right there. Every case that is not plain is left to the slow path; then the answer
-//! is false.
+//! As [`crate::events::system_call`], at a third of its price. Memory is read where it lies
+//! ([`crate::record::in_place`]) if one thread has it for itself, or as long as no other takes any
+//! away ([`crate::memory::reading`]); else the kernel copies it, as in the slow path, but without
+//! the four calls that block signals. A handler may interrupt this at any point. Until the mark at
+//! the record's end is written nothing has happened: [`crate::signals::context`] may move the
+//! interrupted code back to before the event, and the record, which says how long it is, is passed
+//! over. From then on it has happened, and the shadow frame is put right there. Every case that is
+//! not plain is left to the slow path; then the answer is false.
 
 use crate::events::system_call::{RED_ZONE_BYTES, Way, arguments, first_word, way};
 use crate::frames::shadow;
 use crate::memory::frame::Frame;
+use crate::memory::reading::{self, Reader};
 use crate::memory::state::{SHARING_NONE, SHARING_UNKNOWN};
 use crate::memory::thread::{FRAME_BYTES, Hot, ShadowFrame};
 use crate::memory::{certain, sandbox, state, sys};
@@ -41,8 +42,10 @@ pub fn enter(hot: &'static Hot, f: &Frame, door: u64) -> bool {
         && rsp < top.rsp()
         && hot.ssp.get() < hot.ssp_end.get();
     let args = arguments(f);
+    let place = Place { hot, door, rsp };
+    hot.taken.set([reading::moment(), hot.taken.get()[1]]);
     let pieces = match is_plain {
-        true => measure((hot, rsp), (number, &args), None, filled_before(hot)),
+        true => measure(place, (number, &args), None, || filled_before(hot)),
         false => None,
     };
     let Some(pieces) = pieces else {
@@ -85,13 +88,16 @@ pub fn leave(hot: &'static Hot, f: &Frame, door: u64) -> bool {
     certain::after(number, &args, result, true);
     // Who might have unmapped what the kernel has filled is a handler, whose calls are recorded.
     let is_last = hot.cur.get() == hot.begun.get()[0];
-    let filled = match is_last && certain::is_watched() && is_alone() {
+    let filled = || match is_last && certain::is_watched() && reading::is_moment(hot.taken.get()[0])
+    {
         true => filled(number, &args, result),
         false => [0; 2],
     };
-    let Some(pieces) = measure((hot, rsp), (number, &args), Some(result), filled) else {
+    let place = Place { hot, door, rsp };
+    let Some(pieces) = measure(place, (number, &args), Some(result), filled) else {
         return false;
     };
+    let filled = filled();
     let record = (record::SYSTEM_RETURN, record::RETURNED);
     let head = [number.into(), result as u64];
     let Some([end, _]) = write(hot, door, record, &head, &pieces) else {
@@ -99,6 +105,7 @@ pub fn leave(hot: &'static Hot, f: &Frame, door: u64) -> bool {
     };
     hot.filled
         .set([filled[0], filled[1], end, hot.sequence.get().into()]);
+    hot.taken.set([hot.taken.get()[0]; 2]);
     hot.ssp.add_in_one((FRAME_BYTES as u64).wrapping_neg());
     true
 }
@@ -125,7 +132,7 @@ fn filled(number: u32, args: &[u64; 6], result: i64) -> [u64; 2] {
 fn filled_before(hot: &Hot) -> [u64; 2] {
     let [start, end, cur, sequence] = hot.filled.get();
     let is_last = cur == hot.cur.get() && sequence == u64::from(hot.sequence.get());
-    match is_last && certain::is_watched() {
+    match is_last && certain::is_watched() && reading::is_moment(hot.taken.get()[1]) {
         true => [start, end],
         false => [0; 2],
     }
@@ -133,8 +140,12 @@ fn filled_before(hot: &Hot) -> [u64; 2] {
 
 /// What shows a call, as it follows a record's head.
 enum Pieces {
-    /// Where it lies.
-    InPlace(in_place::Pieces),
+    /// Where it lies, and stays while the reader lives, which is there unless there is but one
+    /// thread.
+    InPlace {
+        pieces: in_place::Pieces,
+        _reader: Option<Reader>,
+    },
     /// In a buffer of the thread's, with the thread's place before they were read: a handler that
     /// fills it with others makes a record.
     Copied(&'static [u8], [u64; 2]),
@@ -143,7 +154,7 @@ enum Pieces {
 impl Pieces {
     fn bytes(&self) -> usize {
         match self {
-            Self::InPlace(pieces) => pieces.bytes,
+            Self::InPlace { pieces, .. } => pieces.bytes,
             Self::Copied(bytes, _) => bytes.len(),
         }
     }
@@ -155,7 +166,7 @@ impl Pieces {
     unsafe fn write(&self, to: &mut [u8]) {
         match self {
             // SAFETY: the caller's.
-            Self::InPlace(pieces) => unsafe { pieces.write(to) },
+            Self::InPlace { pieces, .. } => unsafe { pieces.write(to) },
             Self::Copied(bytes, _) => {
                 for (to, byte) in to.iter_mut().zip(*bytes) {
                     *to = *byte;
@@ -165,37 +176,60 @@ impl Pieces {
     }
 }
 
-/// The memory that shows a call, where `is_plain` has said so; `rsp`: the program's stack. `None`:
-/// this is not the way to read it.
+/// Whose memory is to be read: the thread's, whose event came to this door, from this place on its
+/// stack.
+#[derive(Clone, Copy)]
+struct Place {
+    hot: &'static Hot,
+    door: u64,
+    rsp: u64,
+}
+
+/// The memory that shows a call, where `is_plain` has said so; `filled`: see
+/// [`in_place::Pieces::measure`]. `None`: this is not the way to read it.
 fn measure(
-    (hot, rsp): (&'static Hot, u64),
+    place: Place,
     (number, args): (u32, &[u64; 6]),
     result: Option<i64>,
-    filled: [u64; 2],
+    filled: impl Fn() -> [u64; 2],
 ) -> Option<Pieces> {
     let captures = Captures::of(number)?;
     // A payload runs in the slow path.
     if captures.has_payload() || result.is_none() && !captures.is_asked(args) {
         return None;
     }
-    if is_alone() {
-        // SAFETY: nobody else can change what is mapped.
-        let pieces = unsafe { in_place::Pieces::measure(&captures, args, (result, filled)) };
-        return pieces.map(Pieces::InPlace);
-    }
+    let is_alone = is_alone();
     // What changes mappings is told of with signals blocked; and the stacks of coroutines may be
     // small ones.
-    let is_plain = !certain::is_mapping(number)
-        && hot.pieces_at() != 0
-        && !sandbox::is_sandboxed()
-        && (certain::is_first_stack(rsp) || is_stack_of_thread(rsp));
-    let before = place(hot);
-    let copied = is_plain.then(|| captures.read(hot, args, result))?;
+    let is_plain = is_alone
+        || !certain::is_mapping(number)
+            && place.hot.pieces_at() != 0
+            && !sandbox::is_sandboxed()
+            && (certain::is_first_stack(place.rsp) || is_stack_of_thread(place.rsp));
+    if !is_plain {
+        return None;
+    }
+    let reader = match is_alone {
+        true => None,
+        false => reading::begin(place.hot, place.door),
+    };
+    if is_alone || reader.is_some() {
+        // SAFETY: nobody else can change what is mapped, now that nobody else may.
+        let pieces = unsafe { in_place::Pieces::measure(&captures, args, (result, filled())) };
+        if is_alone || pieces.is_some() {
+            let _reader = reader;
+            return pieces.map(|pieces| Pieces::InPlace { pieces, _reader });
+        }
+    }
+    // The kernel needs no reader's word.
+    drop(reader);
+    let before = place_of_next(place.hot);
+    let copied = captures.read(place.hot, args, result);
     (copied.len() <= in_place::MOST_BYTES).then_some(Pieces::Copied(copied, before))
 }
 
 /// Where the thread's next record will be: another place if a handler has made one.
-fn place(hot: &Hot) -> [u64; 2] {
+fn place_of_next(hot: &Hot) -> [u64; 2] {
     [hot.cur.get(), hot.sequence.get().into()]
 }
 
@@ -256,9 +290,9 @@ fn write(
     // SAFETY: they were measured just now, and is_plain.
     unsafe { pieces.write(to.bytes(values_at, piece_bytes)) };
     let mark = values_at + piece_bytes as u64;
-    let [cur, sequence_now] = place(hot);
+    let [cur, sequence_now] = place_of_next(hot);
     let is_same = match *pieces {
-        Pieces::InPlace(_) => true,
+        Pieces::InPlace { .. } => true,
         Pieces::Copied(_, before) => {
             before == [to.address(0), sequence] && cur == to.address(HEAD_BYTES + bytes)
         }

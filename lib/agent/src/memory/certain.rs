@@ -85,6 +85,18 @@ pub fn is_mapping(number: u32) -> bool {
     MAPPING.contains(&number)
 }
 
+/// True if the call may make memory that could be read one that cannot.
+pub fn takes_away(number: u32, args: &[u64; 6]) -> bool {
+    const MAP_FIXED: u64 = 0x10;
+    const PROT_READ: u64 = 1;
+    match number {
+        MMAP => args[3] & MAP_FIXED != 0,
+        MPROTECT | PKEY_MPROTECT => number != MPROTECT || args[2] & PROT_READ == 0,
+        MADVISE => !is_harmless(args[2]),
+        _ => is_mapping(number),
+    }
+}
+
 /// A call is about to be made. Those of brk(2) are told of with signals blocked.
 pub fn before(number: u32, args: &[u64; 6]) {
     KNOWN.before(number, args);

@@ -17,7 +17,7 @@ pub const HOT: usize = 0x1000;
 /// Offset of the shadow stack in a thread block.
 pub const SHADOW: usize = 0x2000;
 /// Where a muted thread writes, in the rest of the hot page: these words are never read.
-pub const TRASH: usize = 0x340;
+pub const TRASH: usize = 0x380;
 /// Where that ends.
 pub const TRASH_END: usize = 0x1000;
 /// Bytes of a shadow frame: call-site rsp, id address, callee.
@@ -178,6 +178,14 @@ pub struct Hot {
     /// The innermost frame of the call whose payload of the return has run in a common routine, and
     /// has bidden something; 0: there is none.
     pub has_bidden: Word,
+    /// The thread reads the program's memory where it lies: where the door keeps rbp. 0: it does
+    /// not. See [`crate::memory::reading`].
+    pub reading: Word,
+    /// It makes a call that may take memory away, from this place on its stack. 0: it does not.
+    pub takes: Word,
+    /// As [`crate::memory::reading::moment`] said when the call of the kernel began that did so
+    /// last, and of that which has filled `filled`.
+    pub taken: Words<2>,
 }
 
 // The assembler's numbers for these: see `common`.

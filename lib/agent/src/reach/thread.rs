@@ -9,7 +9,7 @@ use crate::frames::shadow;
 use crate::memory;
 use crate::memory::mapped::Fresh;
 use crate::memory::thread::{BLOCK_BYTES, FRAME_BYTES, HOT, Hot};
-use crate::memory::{counters, host, lock, state, sys};
+use crate::memory::{counters, host, lock, reading, state, sys};
 use crate::reach::areas;
 use crate::record::{chunk, deep, question, settle};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -252,6 +252,9 @@ fn begin_stream(hot: &Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool 
     hot.tables.set(tables_of(stream));
     hot.counters.set(&raw const p.counters as u64);
     hot.acted.set(0);
+    // The thread before may have ended in a call.
+    reading::over(hot, u64::MAX);
+    hot.reading.set(0);
     hot.system_begun.iter().for_each(|begun| begun.set([0; 2]));
     hot.table.set(p.table.address());
     if state::control().roots_only != 0 && hot.root.get() == 0 {
@@ -394,6 +397,7 @@ fn begin_process(pid: u32, parent: &Parent) {
         _ => {}
     }
     p.sharing.store(state::SHARING_UNKNOWN, Ordering::Relaxed);
+    reading::begin_process();
     if let Some(page) = p.fork_page.get() {
         page.mark.set(true);
         page.lock.store(0, Ordering::Relaxed);

@@ -291,6 +291,7 @@ impl Context<'_> {
         if let Some(hot) = hot.filter(|hot| hot.unblocked.get() == door) {
             // SAFETY: the door at which signals were let in, when it has called the agent.
             hot.unblocked.set(unsafe { frame::before(door) });
+            hot.reading.replace_in_one(door, 0);
         }
     }
 

@@ -1,0 +1,166 @@
+//! Threads that read the program's memory where it lies, and calls that take memory away.
+//!
+//! Where there are several threads, one that reads says so before, and reads only if no call is
+//! under way that might take what it reads; such a call waits before it is made until nobody reads
+//! any more (Dekker's way: each side writes its own word, and looks at the other's behind a full
+//! fence). Reading takes a fraction of a microsecond; the wait has a bound all the same, since a
+//! reader may be stopped, or in a handler: only a program that unmaps what another of its threads
+//! gives to the kernel in that moment would notice. Also how many such calls have begun: what could
+//! be read before can be read still where none has. Must not know what is read.
+
+use crate::memory::state::SHARED;
+use crate::memory::thread::Hot;
+use crate::memory::{certain, state, sys};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+
+/// A reader that went away through a handler that jumped is known by its place on the stack, which
+/// is in use again by what lies further out: as far as this.
+const STACK_BYTES: u64 = 16 << 20;
+/// Turns of waiting that are short, and slices of a millisecond after them.
+const TURNS: u32 = 1000;
+const SLICES: u32 = 20;
+
+/// Calls that may take memory away, and are under way.
+static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
+/// How many have begun.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+/// Nobody changes it: a place to wait at.
+static NOBODY_WAKES: AtomicU32 = AtomicU32::new(0);
+
+/// A thread reads while this lives.
+pub struct Reader(&'static Hot);
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        self.0.reading.set(0);
+    }
+}
+
+/// The thread of `hot`, whose event came to the door at `door`, reads from here on. `None`: memory
+/// may be taken away, or a handler has interrupted this thread while it was reading.
+pub fn begin(hot: &'static Hot, door: u64) -> Option<Reader> {
+    let before = hot.reading.get();
+    let is_over = before == 0 || door.checked_sub(before).is_some_and(|by| by < STACK_BYTES);
+    if !is_over || !certain::is_watched() {
+        return None;
+    }
+    hot.reading.set(door);
+    let reader = Reader(hot);
+    fence(Ordering::SeqCst);
+    (UNDER_WAY.load(Ordering::Relaxed) == 0).then_some(reader)
+}
+
+/// Numbers the moments between which nothing is taken away: while it is the same, what can be read
+/// can be read still. 0: something may be taken away now.
+pub fn moment() -> u64 {
+    let begun = BEGUN.load(Ordering::Acquire);
+    match UNDER_WAY.load(Ordering::Acquire) {
+        0 => begun + 1,
+        _ => 0,
+    }
+}
+
+/// True if it is this moment still.
+pub fn is_moment(moment: u64) -> bool {
+    moment != 0 && moment == self::moment()
+}
+
+/// The thread is about to make this call from `rsp`, with signals blocked. If it may take memory
+/// away, nobody reads there from here on, until it is [`over`].
+pub fn before(hot: &Hot, rsp: u64, number: u32, args: &[u64; 6]) {
+    let is_shared = state::process().sharing.load(Ordering::Relaxed) == SHARED;
+    if !is_shared || !certain::is_watched() || !certain::takes_away(number, args) {
+        return;
+    }
+    hot.takes.set(rsp);
+    UNDER_WAY.fetch_add(1, Ordering::Relaxed);
+    BEGUN.fetch_add(1, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+    let others = state::process().threads();
+    for other in others.filter(|other| !core::ptr::eq(*other, hot)) {
+        wait_for(other);
+    }
+}
+
+/// The last call of the thread has been made, if what is known now happens at `rsp`: a handler that
+/// interrupts one stands further in, but whose thread is muted is not seen to come back.
+pub fn over(hot: &Hot, rsp: u64) {
+    let takes = hot.takes.get();
+    if takes != 0 && (rsp >= takes || hot.muted.get() != 0) {
+        hot.takes.set(0);
+        UNDER_WAY.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// A forked child has one thread, which makes no call.
+pub fn begin_process() {
+    UNDER_WAY.store(0, Ordering::Relaxed);
+    for thread in state::process().threads() {
+        thread.takes.set(0);
+        thread.reading.set(0);
+    }
+}
+
+fn wait_for(other: &Hot) {
+    let is_reading = || other.tid.get() != 0 && other.reading.get() != 0;
+    for turn in 0..TURNS + SLICES {
+        if !is_reading() {
+            return;
+        }
+        match turn < TURNS {
+            true => core::hint::spin_loop(),
+            false => sys::futex_wait(&NOBODY_WAKES, 0, 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::empty_thread;
+    use std::boxed::Box;
+
+    const MUNMAP: u32 = 11;
+    const MPROTECT: u32 = 10;
+    const READ_ONLY: u64 = 1;
+
+    /// The words are the process's: one test looks at all of it in turn.
+    #[test]
+    fn nobody_reads_while_memory_may_be_taken_away() {
+        let [hot, other] = [0; 2].map(|_| &*Box::leak(empty_thread()));
+        state::process().sharing.store(SHARED, Ordering::Relaxed);
+        let door = 0x7fff_0000;
+        // Calls that change what is mapped may go unseen.
+        certain::watch(false);
+        assert!(begin(hot, door).is_none());
+        certain::watch(true);
+        let reader = begin(hot, door);
+        assert_eq!((reader.is_some(), hot.reading.get()), (true, door));
+        // A handler further in leaves the reader's word alone, what is further out has its place.
+        assert!(begin(hot, door - 0x1000).is_none());
+        assert_eq!(hot.reading.get(), door);
+        drop(reader);
+        assert_eq!(hot.reading.get(), 0);
+        hot.reading.set(door);
+        assert!(begin(hot, door + 0x100).is_some());
+        assert_eq!(hot.reading.get(), 0);
+
+        let first = moment();
+        assert!(is_moment(first) && !is_moment(0));
+        // Pages that stay readable are not taken away.
+        before(other, door, MPROTECT, &[0x1000, 0x1000, READ_ONLY, 0, 0, 0]);
+        assert!(is_moment(first));
+        before(other, door, MUNMAP, &[0x1000, 0x1000, 0, 0, 0, 0]);
+        assert_eq!(moment(), 0);
+        assert!(begin(hot, door).is_none());
+        // What a handler does meanwhile does not end it.
+        over(other, door - 0x100);
+        assert!(begin(hot, door).is_none());
+        over(other, door);
+        assert!(begin(hot, door).is_some() && !is_moment(first) && moment() != 0);
+        over(other, door);
+        assert!(moment() != 0);
+        certain::watch(false);
+    }
+}
