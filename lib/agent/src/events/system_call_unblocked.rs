@@ -44,13 +44,11 @@ pub fn enter(hot: &'static Hot, f: &Frame, door: u64) -> bool {
     let args = arguments(f);
     let place = Place { hot, door, rsp };
     hot.taken.set([reading::moment(), hot.taken.get()[1]]);
-    let pieces = match is_plain {
-        true => measure(place, (number, &args), None, || filled_before(hot)),
-        false => None,
-    };
-    let Some(pieces) = pieces else {
+    let mut pieces = Pieces::NONE;
+    let call = (number, &args);
+    if !is_plain || measure(place, call, None, || filled_before(hot), &mut pieces).is_none() {
         return false;
-    };
+    }
     certain::before(number, &args);
     let [a, b, c, d, e, g] = args;
     let head = [first_word(0, rsp), a, b, c, d, e, g];
@@ -94,9 +92,10 @@ pub fn leave(hot: &'static Hot, f: &Frame, door: u64) -> bool {
         false => [0; 2],
     };
     let place = Place { hot, door, rsp };
-    let Some(pieces) = measure(place, (number, &args), Some(result), filled) else {
+    let mut pieces = Pieces::NONE;
+    if measure(place, (number, &args), Some(result), filled, &mut pieces).is_none() {
         return false;
-    };
+    }
     let filled = filled();
     let record = (record::SYSTEM_RETURN, record::RETURNED);
     let head = [number.into(), result as u64];
@@ -139,24 +138,26 @@ fn filled_before(hot: &Hot) -> [u64; 2] {
 }
 
 /// What shows a call, as it follows a record's head.
-enum Pieces {
+struct Pieces {
     /// Where it lies, and stays while the reader lives, which is there unless there is but one
     /// thread.
-    InPlace {
-        pieces: in_place::Pieces,
-        _reader: Option<Reader>,
-    },
-    /// In a buffer of the thread's, with the thread's place before they were read: a handler that
-    /// fills it with others makes a record.
-    Copied(&'static [u8], [u64; 2]),
+    in_place: in_place::Pieces,
+    _reader: Option<Reader>,
+    /// In place of these: in a buffer of the thread's, with the thread's place before they were
+    /// read: a handler that fills it with others makes a record.
+    copied: Option<(&'static [u8], [u64; 2])>,
 }
 
 impl Pieces {
+    const NONE: Self = Self {
+        in_place: in_place::Pieces::NONE,
+        _reader: None,
+        copied: None,
+    };
+
     fn bytes(&self) -> usize {
-        match self {
-            Self::InPlace { pieces, .. } => pieces.bytes,
-            Self::Copied(bytes, _) => bytes.len(),
-        }
+        self.copied
+            .map_or(self.in_place.bytes, |(bytes, _)| bytes.len())
     }
 
     /// Writes them into zeros.
@@ -164,14 +165,12 @@ impl Pieces {
     /// # Safety
     /// They were measured just now, and is_plain.
     unsafe fn write(&self, to: &mut [u8]) {
-        match self {
+        let Some((bytes, _)) = self.copied else {
             // SAFETY: the caller's.
-            Self::InPlace { pieces, .. } => unsafe { pieces.write(to) },
-            Self::Copied(bytes, _) => {
-                for (to, byte) in to.iter_mut().zip(*bytes) {
-                    *to = *byte;
-                }
-            }
+            return unsafe { self.in_place.write(to) };
+        };
+        for (to, byte) in to.iter_mut().zip(bytes) {
+            *to = *byte;
         }
     }
 }
@@ -185,14 +184,15 @@ struct Place {
     rsp: u64,
 }
 
-/// The memory that shows a call, where `is_plain` has said so; `filled`: see
+/// Finds the memory that shows a call, where `is_plain` has said so; `filled`: see
 /// [`in_place::Pieces::measure`]. `None`: this is not the way to read it.
 fn measure(
     place: Place,
     (number, args): (u32, &[u64; 6]),
     result: Option<i64>,
     filled: impl Fn() -> [u64; 2],
-) -> Option<Pieces> {
+    to: &mut Pieces,
+) -> Option<()> {
     let captures = Captures::of(number)?;
     // A payload runs in the slow path.
     if captures.has_payload() || result.is_none() && !captures.is_asked(args) {
@@ -215,17 +215,18 @@ fn measure(
     };
     if is_alone || reader.is_some() {
         // SAFETY: nobody else can change what is mapped, now that nobody else may.
-        let pieces = unsafe { in_place::Pieces::measure(&captures, args, (result, filled())) };
-        if is_alone || pieces.is_some() {
-            let _reader = reader;
-            return pieces.map(|pieces| Pieces::InPlace { pieces, _reader });
+        let found = unsafe { to.in_place.measure(&captures, args, (result, filled())) };
+        if is_alone || found.is_some() {
+            to._reader = reader;
+            return found;
         }
     }
     // The kernel needs no reader's word.
     drop(reader);
     let before = place_of_next(place.hot);
     let copied = captures.read(place.hot, args, result);
-    (copied.len() <= in_place::MOST_BYTES).then_some(Pieces::Copied(copied, before))
+    to.copied = Some((copied, before));
+    (copied.len() <= in_place::MOST_BYTES).then_some(())
 }
 
 /// Where the thread's next record will be: another place if a handler has made one.
@@ -291,12 +292,9 @@ fn write(
     unsafe { pieces.write(to.bytes(values_at, piece_bytes)) };
     let mark = values_at + piece_bytes as u64;
     let [cur, sequence_now] = place_of_next(hot);
-    let is_same = match *pieces {
-        Pieces::InPlace { .. } => true,
-        Pieces::Copied(_, before) => {
-            before == [to.address(0), sequence] && cur == to.address(HEAD_BYTES + bytes)
-        }
-    };
+    let is_same = pieces.copied.is_none_or(|(_, before)| {
+        before == [to.address(0), sequence] && cur == to.address(HEAD_BYTES + bytes)
+    });
     // Where a handler has handed the chunk over, nobody would see the mark.
     if !is_same || sequence_now != sequence {
         return None;

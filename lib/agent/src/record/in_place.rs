@@ -16,30 +16,35 @@ const MOST: usize = 4;
 pub const MOST_BYTES: usize = 8 << 10;
 const PAGE_BYTES: u64 = 4096;
 
-/// What is to be written, and how many bytes that takes.
+/// What is to be written, and how many bytes that takes. It is large to be moved: made where it
+/// stays.
 pub struct Pieces {
-    heads: [Piece; MOST],
+    /// Two words of each, as they are written.
+    heads: [[u64; 2]; MOST],
     count: usize,
     /// A multiple of 4.
     pub bytes: usize,
 }
 
 impl Pieces {
-    /// What is due. `filled`: where memory begins and ends that is certainly there. `None`: this is
-    /// not the way to read it.
+    /// None yet.
+    pub const NONE: Self = Self {
+        heads: [[0; 2]; MOST],
+        count: 0,
+        bytes: 0,
+    };
+
+    /// Finds what is due. `filled`: where memory begins and ends that is certainly there. `None`:
+    /// this is not the way to read it.
     ///
     /// # Safety
     /// Nobody else can change what is mapped, and `filled` is there.
     pub unsafe fn measure(
+        &mut self,
         captures: &Captures,
         args: &[u64],
         (result, filled): (Option<i64>, [u64; 2]),
-    ) -> Option<Self> {
-        let mut found = Self {
-            heads: [Piece::default(); MOST],
-            count: 0,
-            bytes: 0,
-        };
+    ) -> Option<()> {
         captures.each_due(args, result, |i, load| {
             let address = argument(args, load.from);
             if load.begin != Begin::Argument {
@@ -57,18 +62,13 @@ impl Pieces {
                 // SAFETY: the caller's.
                 false => unsafe { readable(load, address, wanted)? },
             };
-            *found.heads.get_mut(found.count)? = Piece {
-                address,
-                bytes: bytes as u32,
-                load: i as u16,
-                when: load.when,
-                is_cut: 0,
-            };
-            found.count += 1;
-            found.bytes += Piece::BYTES + bytes.next_multiple_of(4);
+            let rest = u64::from(load.when as u8) << 48 | u64::from(i as u16) << 32 | bytes as u64;
+            *self.heads.get_mut(self.count)? = [address, rest];
+            self.count += 1;
+            self.bytes += Piece::BYTES + bytes.next_multiple_of(4);
             Some(())
         })?;
-        (found.bytes <= MOST_BYTES).then_some(found)
+        (self.bytes <= MOST_BYTES).then_some(())
     }
 
     /// Writes them into zeros.
@@ -77,19 +77,26 @@ impl Pieces {
     /// As for `measure`, and since it.
     pub unsafe fn write(&self, to: &mut [u8]) {
         let mut used = 0;
-        for head in self.heads.iter().take(self.count) {
+        for [address, rest] in self.heads.iter().take(self.count) {
             let first = used + Piece::BYTES;
-            let end = first + head.bytes as usize;
+            let end = first + *rest as u32 as usize;
             if let Some(place) = to.get_mut(used..first) {
-                place.copy_from_slice(&head.to_bytes());
+                place.copy_from_slice(&head(*address, *rest));
             }
             if let Some(place) = to.get_mut(first..end) {
                 // SAFETY: the caller's: these bytes could be read.
-                unsafe { live::copy_from(head.address, place) };
+                unsafe { live::copy_from(*address, place) };
             }
             used = end.next_multiple_of(4);
         }
     }
+}
+
+/// The bytes of a [`Piece`], of which `rest` has all but the address, in the order of its fields
+/// from the lowest bits on.
+fn head(address: u64, rest: u64) -> [u8; Piece::BYTES] {
+    let [low, high] = [address, rest].map(u128::from);
+    (low | high << 64).to_le_bytes()
 }
 
 /// How many of the bytes that a load wants can be read.
@@ -111,8 +118,7 @@ unsafe fn readable(load: &Load, address: u64, wanted: usize) -> Option<usize> {
             Until::Count => {}
             Until::String => {
                 // SAFETY: these bytes of the page can be read.
-                let byte = |i: &usize| unsafe { live::bytes(at + *i as u64) };
-                if let Some(end) = (0..step).find(|i| byte(i) == [0]) {
+                if let Some(end) = unsafe { find_zero(at, step) } {
                     return Some(bytes + end + 1);
                 }
             }
@@ -121,6 +127,28 @@ unsafe fn readable(load: &Load, address: u64, wanted: usize) -> Option<usize> {
         bytes += step;
     }
     Some(bytes)
+}
+
+/// Where the first zero is among so many bytes.
+///
+/// # Safety
+/// They can be read.
+unsafe fn find_zero(at: u64, bytes: usize) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 0xff;
+    let mut i = 0;
+    while i + 8 <= bytes {
+        // SAFETY: the caller's.
+        let word = u64::from_le_bytes(unsafe { live::bytes(at + i as u64) });
+        // The lowest bit that is set belongs to the first byte that is zero.
+        let zeros = word.wrapping_sub(ONES) & !word & ONES << 7;
+        if zeros != 0 {
+            return Some(i + zeros.trailing_zeros() as usize / 8);
+        }
+        i += 8;
+    }
+    // SAFETY: the caller's.
+    let byte = |i: &usize| unsafe { live::bytes(at + *i as u64) };
+    (i..bytes).find(|i| byte(i) == [0])
 }
 
 #[cfg(test)]
@@ -139,6 +167,35 @@ mod tests {
     fn readable(until: Until, address: u64, wanted: usize) -> Option<usize> {
         // SAFETY: the tests' own memory.
         unsafe { super::readable(&load(until, wanted as u32), address, wanted) }
+    }
+
+    #[test]
+    fn a_head_is_written_as_a_piece_is() {
+        let piece = Piece {
+            address: 0x7fff_1234_5678_9abc,
+            bytes: 0x1002,
+            load: 0x304,
+            when: sptrace_wire::values::When::AfterAll,
+            is_cut: 0,
+        };
+        let rest = u64::from(piece.when as u8) << 48 | 0x304 << 32 | 0x1002;
+        assert_eq!(head(piece.address, rest), piece.to_bytes());
+    }
+
+    #[test]
+    fn the_first_zero_is_found_wherever_it_is() {
+        let bytes = [b'x'; 40];
+        for zero in 0..40 {
+            let mut bytes = bytes;
+            bytes[zero] = 0;
+            bytes[39] = 0;
+            // Not taken for a zero by the byte before.
+            bytes[(zero + 1).min(38)] = if zero == 38 { 0 } else { 1 };
+            // SAFETY: the test's own memory.
+            let find = |bytes: &[u8]| unsafe { find_zero(bytes.as_ptr() as u64, bytes.len()) };
+            assert_eq!(find(&bytes), Some(zero));
+            assert_eq!(find(&bytes[..zero]), None);
+        }
     }
 
     #[test]
