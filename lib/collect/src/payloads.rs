@@ -9,7 +9,7 @@
 use sptrace_payload::acts::Acts;
 use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
 use sptrace_payload::contract::in_place::NO_CALL;
-use sptrace_payload::in_place::{InPlace, in_place};
+use sptrace_payload::in_place::{InPlace, Switch, in_place};
 use sptrace_payload::program::{Binary, Expression, Program, Source, Width};
 use sptrace_payload::slot_code::{SlotCode, slot_code};
 use sptrace_payload::tables::Tables;
@@ -65,6 +65,14 @@ const THREAD: Thread = Thread {
     bids: block::BIDS,
     has_bidden: block::HAS_BIDDEN,
 };
+
+/// By which the values of a function are switched.
+fn switch_of(values: &FunctionValues) -> Option<Switch> {
+    (values.switch != 0).then_some(Switch {
+        table: block::SWITCHES,
+        number: values.switch,
+    })
+}
 
 const _: () = assert!(sptrace_payload::text::RESULT == sptrace_wire::plan::RESULT_TEXT);
 // What the code adds up there the agent keeps for it.
@@ -168,10 +176,11 @@ fn texts_of(acts: &Acts) -> u64 {
 /// The code of a function. `None`: the slow path does all of it.
 fn code_of(values: &FunctionValues, reads: Reads) -> Option<InPlace> {
     let needs_memory = reads.before || values.keep != 0;
-    if needs_memory && values.comparison == Comparison::Always {
+    let switch = switch_of(values);
+    if needs_memory && values.comparison == Comparison::Always && switch.is_none() {
         return None;
     }
-    let mut code = in_place(&program_of(values)?).ok()??;
+    let mut code = in_place(&program_of(values)?, switch).ok()??;
     if needs_memory {
         code.writes.clear();
     }
@@ -192,6 +201,7 @@ fn code_with_acts(
     let exit = runs.exit.as_ref();
     let entry = Entry {
         wanted,
+        switch: switch_of(values),
         kept: exit.map(|exit| &exit.kept[..]),
     };
     let decides = acts_code(&runs.entry, tables, THREAD, entry).ok()??;
@@ -203,7 +213,7 @@ fn code_with_acts(
         None => Vec::new(),
     };
     let writes = match has_values && !needs_memory {
-        true => in_place(&program)
+        true => in_place(&program, None)
             .ok()?
             .map_or_else(Vec::new, |code| code.writes),
         false => Vec::new(),

@@ -16,10 +16,12 @@ use sptrace_payload::contract::in_place::{
     FRAME_BYTES, HELD, HELD_RECORDED, PASSED, UNDECIDED, UNWANTED, WANTED,
 };
 use sptrace_payload::contract::slot;
+use sptrace_payload::in_place::Switch;
 use sptrace_payload::interpret::Call;
 use sptrace_payload::program::{Binary, Expression, Source};
 use sptrace_payload::slot_code::slot_code;
 use sptrace_payload::tables::{Kind, MOST_ROWS, SPARE_ROWS, Tables, WRITING, keep_greatest, read};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 #[test]
 fn compiled_acts_do_what_they_mean() {
@@ -114,8 +116,8 @@ fn a_held_call_says_what_its_return_needs() {
     let (tables, mut acts) = count_by_argument();
     let kept = [Source::Argument(4), Source::Argument(2)];
     let entry = Entry {
-        wanted: None,
         kept: Some(&kept),
+        ..Entry::default()
     };
     let pages = CodePages::new();
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
@@ -256,16 +258,29 @@ fn a_condition_on_values_is_looked_at_after_the_acts() {
     let wanted = Expression::argument(0).with(Binary::Less, 5);
     let entry = Entry {
         wanted: Some(&wanted),
+        switch: Some(Switch {
+            table: 24,
+            number: 3,
+        }),
         kept: None,
     };
     let code = acts_code(&acts, &tables, THREAD, entry).unwrap().unwrap();
     let pages = CodePages::new();
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
-    let block = [set.as_mut_ptr() as u64, 0, 77];
+    let switches = [
+        AtomicU8::new(0),
+        AtomicU8::new(1),
+        AtomicU8::new(1),
+        AtomicU8::new(0),
+    ];
+    let block = [set.as_mut_ptr() as u64, 0, 77, switches.as_ptr() as u64];
     point_gs_at(&block);
     assert_eq!(run(&pages, &code, &call_of(4)), WANTED);
     assert_eq!(run(&pages, &code, &call_of(5)), UNWANTED);
-    assert_eq!(read(&tables.all[0], &|at| set[at as usize / 8]).0.len(), 2);
+    switches[3].store(1, Ordering::Relaxed);
+    assert_eq!(run(&pages, &code, &call_of(4)), UNWANTED);
+    let (rows, _) = read(&tables.all[0], &|at| set[at as usize / 8]);
+    assert_eq!(rows.iter().map(|row| row.count).sum::<u64>(), 3);
 }
 
 #[test]

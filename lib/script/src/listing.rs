@@ -153,7 +153,12 @@ fn bid_line(bid: &Bid) -> String {
         Deed::Dump => "the ring is written out, with this call",
         Deed::Level(_, Level::Count) => "calls of these functions are counted from here on",
         Deed::Level(_, Level::Off) => "calls of these functions are left out from here on",
-        Deed::Level(_, Level::Record) => "calls of these functions are recorded from here on",
+        Deed::Level(_, Level::Record) => {
+            "calls of these functions are recorded from here on, without values"
+        }
+        Deed::Level(_, Level::Values) => {
+            "calls of these functions are recorded from here on, with their values"
+        }
     };
     format!("{}: {what}", bid.text)
 }

@@ -21,6 +21,8 @@ use crate::memory::{lock, state, sys};
 use crate::plans::{modules, payloads, plan, ready, slot};
 use crate::record::capture::Captures;
 use crate::record::{chunk, deep, settle};
+use core::sync::atomic::{AtomicU8, Ordering};
+use sptrace_wire::levels::{SWITCHES, SWITCHES_OFFSET, VALUES_SHOWN};
 use sptrace_wire::plan::*;
 use sptrace_wire::record::{self, FRAME_OPEN, FRAME_VALUES};
 use sptrace_wire::values::{CaptureView, ERRORS};
@@ -88,6 +90,18 @@ impl Asked {
         let word = words.get(usize::from(v.compared)).copied().unwrap_or(0);
         v.comparison
             .holds(with_sign(word, v.compared_bytes), v.with)
+    }
+
+    /// False while the host has switched its values off.
+    fn is_shown(&self) -> bool {
+        let number = u64::from(self.values.switch);
+        if number == 0 || number >= SWITCHES {
+            return true;
+        }
+        let at = state::process().arena() + SWITCHES_OFFSET + number;
+        // SAFETY: inside the arena, which is mapped for life; shared by atomics.
+        let switch = unsafe { &*(at as *const AtomicU8) };
+        switch.load(Ordering::Relaxed) == VALUES_SHOWN
     }
 
     /// errno of this thread, as the module keeps it; 0: not known.
@@ -276,7 +290,7 @@ pub fn enter(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) {
     };
     make_quick(hot, &asked, callee);
     let frame = shadow::call(hot).get();
-    let is_told = asked.values.number != NO_DESCRIPTION && hot.muted.get() == 0;
+    let is_told = asked.values.number != NO_DESCRIPTION && asked.is_shown() && hot.muted.get() == 0;
     if !is_told || frame.rsp != rsp || hot.overflow.get() != 0 {
         return;
     }

@@ -178,6 +178,8 @@ pub struct Hot {
     /// The innermost frame of the call whose payload of the return has run in a common routine, and
     /// has bidden something; 0: there is none.
     pub has_bidden: Word,
+    /// Where the switches of values are ([`sptrace_wire::levels::SWITCHES`]).
+    pub switches: Word,
 }
 
 // The assembler's numbers for these: see `common`.
@@ -202,6 +204,7 @@ const _: () = assert!(HOT + offset_of!(Hot, counters) == block::COUNTERS as usiz
 const _: () = assert!(HOT + offset_of!(Hot, told) == block::TOLD as usize);
 const _: () = assert!(HOT + offset_of!(Hot, bids) == block::BIDS as usize);
 const _: () = assert!(HOT + offset_of!(Hot, has_bidden) == block::HAS_BIDDEN as usize);
+const _: () = assert!(HOT + offset_of!(Hot, switches) == block::SWITCHES as usize);
 
 /// The hot page of the block at `block`.
 ///

@@ -330,6 +330,7 @@ impl Compared<'_> {
             Entry {
                 kept: None,
                 wanted: Some(wanted),
+                ..
             } => match self.word(wanted.clone(), call) {
                 0 => UNWANTED,
                 _ => WANTED,
@@ -372,6 +373,7 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
     let entry = Entry {
         wanted: wanted.as_ref(),
         kept: kept.as_deref(),
+        ..Entry::default()
     };
     let made = acts_code(&acts, &tables, THREAD, entry);
     let code = made.unwrap_or_else(|error| panic!("{error}: {acts:?}"))?;

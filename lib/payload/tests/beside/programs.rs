@@ -347,7 +347,7 @@ pub fn compare_in_place(choices: &mut dyn Choices, pages: &Pages) -> Option<u32>
     let mut random = Random { choices, pages };
     let program = random.small_program();
     let call = random.call();
-    let code = in_place(&program).ok()??;
+    let code = in_place(&program, None).ok()??;
     let want = interpret(&program, &call, pages);
     let mut record = vec![FREE; 2 * program.words.len() + 1];
     let decided = match code.decides.is_empty() {

@@ -280,6 +280,9 @@ layout! {
         /// The same of those that the part for the return asks for, which the slow path runs then:
         /// in place of the argument the number of a word that is kept, or [`RESULT_TEXT`].
         pub exit_texts: u64,
+        /// Number of the switch of its values ([`crate::levels::SWITCHES`]); 0: they are always
+        /// recorded.
+        pub switch: u16,
     }
 }
 
