@@ -8,7 +8,7 @@
 
 use sptrace_payload::acts::Acts;
 use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
-use sptrace_payload::contract::in_place::NO_CALL;
+use sptrace_payload::contract::in_place::{self as contract, KEPT_IN_PLACE, NO_CALL};
 use sptrace_payload::in_place::{InPlace, Switch, in_place};
 use sptrace_payload::program::{Binary, Expression, Program, Source, Width};
 use sptrace_payload::slot_code::{SlotCode, slot_code};
@@ -75,6 +75,7 @@ fn switch_of(values: &FunctionValues) -> Option<Switch> {
 }
 
 const _: () = assert!(sptrace_payload::text::RESULT == sptrace_wire::plan::RESULT_TEXT);
+const _: () = assert!(contract::MOST_KEPT == sptrace_wire::plan::MOST_KEPT);
 // What the code adds up there the agent keeps for it.
 const _: () = assert!(sptrace_payload::tables::INSIDE_AT as u64 == sptrace_wire::plan::INSIDE_AT);
 
@@ -128,7 +129,9 @@ impl Layout {
         values.acts = u8::from(acts.is_some());
         if let Some((runs, ..)) = acts {
             let is_of_kernel = values.entry >= SYSTEM_ENTRIES;
-            values.acts_slowly = u8::from(runs.entry.is_slow() || is_of_kernel);
+            let kept = runs.exit.as_ref().map_or(0, |exit| exit.kept.len());
+            let is_slow = runs.entry.is_slow() || is_of_kernel || kept > KEPT_IN_PLACE;
+            values.acts_slowly = u8::from(is_slow);
             values.texts = texts_of(&runs.entry);
         }
         let Some(Code { calls, exit, slot }) = code else {
@@ -230,9 +233,12 @@ fn code_with_acts(
 
 /// What the return of a call needs of it.
 fn keep(values: &mut FunctionValues, exit: &Exit) {
-    let number = |i: usize| exit.kept.get(i).map_or(NO_SOURCE, |of| number_of(*of));
-    values.kept_first = number(0);
-    values.kept_second = number(1);
+    let mut kept = [NO_SOURCE; 8];
+    for (place, source) in kept.iter_mut().zip(&exit.kept) {
+        *place = number_of(*source);
+    }
+    values.kept = u64::from_le_bytes(kept);
+    values.kept_words = exit.kept.len().max(KEPT_IN_PLACE) as u8;
     values.exit_needs_clock = u8::from(exit.acts.is_timed());
     values.exit_texts = texts_of(&exit.acts);
     values.exit_needs_errno = u8::from(exit.acts.uses(Source::Errno));

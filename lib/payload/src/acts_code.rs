@@ -290,6 +290,7 @@ impl<'a> Writer<'a> {
         mut muted: CodeLabel,
     ) -> Made {
         let is_recorded = acts.records || has_values;
+        let kept = kept.iter().take(KEPT_IN_PLACE);
         for (at, source) in (0i32..).map(|i| KEPT_AT - 8 * i).zip(kept) {
             if !self.code.word(&(*source).into())? {
                 return Ok(false);

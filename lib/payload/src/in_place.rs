@@ -490,8 +490,7 @@ impl ExitWords {
             Source::SecondResult => qword_ptr(rsp + SAVED_RDX),
             Source::Elapsed => qword_ptr(rsp + self.elapsed_at),
             Source::SelfTime(_) => qword_ptr(rsp + self.self_at),
-            // The innermost frame has the row, the next one the time stamp.
-            Source::Kept(n) if usize::from(n) < MOST_KEPT => below(3 - i32::from(n)),
+            Source::Kept(n) if usize::from(n) < MOST_KEPT => below(frames_above(n)),
             _ => return None,
         }))
     }

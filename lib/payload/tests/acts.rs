@@ -158,8 +158,8 @@ fn the_time_of_a_call_is_measured() {
     let now = || unsafe { std::arch::x86_64::_rdtsc() };
     const TICKS: u64 = 3_000_000_000_000;
     let before = now();
-    let frames = held(0x200, [0, 0], before.wrapping_sub(TICKS));
-    let top = frames.as_ptr() as u64 + 3 * FRAME_BYTES as u64;
+    let frames = held(0x200, [0; 6], before.wrapping_sub(TICKS));
+    let top = frames.as_ptr() as u64 + 8 * frames.len() as u64 - FRAME_BYTES as u64;
     let block = [set.as_mut_ptr() as u64, 0, 77, top, 0];
     point_gs_at(&block);
     assert_eq!(run(&pages, &code, &Call::default()), PASSED);
@@ -170,20 +170,21 @@ fn the_time_of_a_call_is_measured() {
 }
 
 #[test]
-fn acts_of_a_return_record_nothing_and_keep_two_words() {
+fn acts_of_a_return_record_nothing_and_keep_six_words() {
     let tables = Tables::of([]);
     let record = Acts {
         steps: vec![Step::Record],
         records: false,
     };
     assert!(exit_code(&record, &tables, THREAD, 1).is_err());
-    let mut three = Acts {
-        steps: (0..3)
-            .map(|n| Step::Set(0, Expression::argument(n)))
+    let of_call = |n: u8| Acts {
+        steps: (0..n)
+            .map(|n| Step::Set(0, Source::Stack(n).into()))
             .collect(),
         records: false,
     };
-    assert!(three.keep().is_err());
+    assert_eq!(of_call(6).keep().map(|kept| kept.len()), Ok(6));
+    assert!(of_call(7).keep().is_err());
     let mut twice = Acts {
         steps: vec![Step::Set(0, Expression::argument(3)); 3],
         records: false,

@@ -163,8 +163,8 @@ pub fn acts_of_system(hot: &Hot, id: u64, number: u32) -> Option<ActsAt> {
 pub struct SystemExit {
     /// Where its code is; 0: it cannot be put anywhere.
     pub code: u64,
-    /// Which arguments it needs, or [`NO_SOURCE`].
-    pub kept: [u8; 2],
+    /// What it needs of the call.
+    pub of: FunctionValues,
     /// Which texts it asks for.
     pub texts: u64,
 }
@@ -178,7 +178,7 @@ pub fn exit_of_system(hot: &Hot, id: u64, number: u32) -> Option<SystemExit> {
             0 => 0,
             at => at + payloads::exit_from(&asked.values),
         },
-        kept: [asked.values.kept_first, asked.values.kept_second],
+        of: asked.values,
         texts: asked.values.exit_texts,
     })
 }
@@ -201,12 +201,19 @@ pub fn exit_at(hot: &Hot, callee: u64) -> Option<(u64, u64, u64)> {
     (code != 0).then_some((code, errno, asked.values.exit_texts))
 }
 
-/// The words of a call of `callee` that its return needs.
-pub fn kept_for_exit(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> [u64; 2] {
+/// The words of a call of `callee` that its return needs, and how many they are.
+pub fn kept_for_exit(
+    hot: &Hot,
+    f: &Frame,
+    vectors: &Vectors,
+    callee: u64,
+    rsp: u64,
+) -> ([u64; MOST_KEPT], usize) {
+    let mut words = [0; MOST_KEPT];
     let Some(Asked { values, .. }) = Asked::of(callee) else {
-        return [0; 2];
+        return (words, 0);
     };
-    [values.kept_first, values.kept_second].map(|source| match source {
+    let kept = values.kept_sources().map(|source| match source {
         NO_SOURCE => 0,
         SOURCE_CALLER => resolved(hot, f.id, rsp).map_or(f.id, FrameAt::id) & 0xffff_ffff,
         SOURCE_INSIDE => match hot.tables.get() {
@@ -214,7 +221,19 @@ pub fn kept_for_exit(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: 
             tables => sys::read_word(tables + INSIDE_AT).unwrap_or(0),
         },
         source => word(f, vectors, source, rsp),
-    })
+    });
+    let count = fill(&mut words, kept);
+    (words, count)
+}
+
+/// Puts words into their places; gives how many.
+pub fn fill(places: &mut [u64], words: impl Iterator<Item = u64>) -> usize {
+    let mut count = 0;
+    for (place, word) in places.iter_mut().zip(words) {
+        *place = word;
+        count += 1;
+    }
+    count
 }
 
 /// The frame of the call that the lazy resolver brings to its function by a jump at `id`: the
