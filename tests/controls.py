@@ -5,7 +5,7 @@ usage: tests/controls.py [--sptrace PATH] [--only GLOB]...
 
 A program of which each call is known; what it prints must be what it prints alone. Needs gcc, and sqlite3 for one case.
 """
-import csv, io, os, re, shutil, subprocess, sys, time
+import csv, io, json, os, re, shutil, subprocess, sys, time
 
 from harness.bench import main
 from harness.case import Cases, Skip
@@ -277,6 +277,43 @@ def levels_from_the_beginning(b):
     recorded(b, 'level("leaf", "count"); at("mark").on_enter(|c| { if c.arg1 == 2 { c.level("leaf", "record") } });', "levels")
     total, counted = calls(b)["leaf"]
     assert total == 60_000 and 0 < counted < 60_000, (total, counted)
+
+
+def shown(b, function):
+    """(calls with values, calls without) of a function."""
+    status, out, err = b.sptrace_says("report", "export", "jsonl", "-i", "t.data")
+    same((status, err), (0, ""))
+    rows = [row for row in map(json.loads, out.splitlines()) if row.get("function") == function]
+    return len([row for row in rows if row["call"]]), len([row for row in rows if not row["call"]])
+
+
+@case
+def values(b):
+    """Values come and go by a level, to the call: of integers and results, of memory, beside a payload; no call is lost by it."""
+    switched = 'at("mark").on_enter(|c| { if c.arg1 == 1 { c.level("leaf", "record") } if c.arg1 == 2 { c.level("le*f", "values") } });'
+    counted = 'let n = count("n", []); at("leaf").on_enter(|c| { n.add([], 1); c.record() });'
+    for beside in ('values("leaf");', 'values("leaf@arg1/s");', 'values("leaf@arg1>=0");', 'values("leaf");' + counted, 'values("leaf@arg1/s");' + counted):
+        err = recorded(b, beside + switched, "levels")
+        same((beside, asked(err), shown(b, "leaf"), shown(b, "step")), (beside, [(2, 1), (2, 1)], (40_000, 20_000), (0, 60_000)))
+        status, out, _ = b.sptrace_says("report", "levels", "-i", "t.data")
+        assert status == 0 and len(re.findall(r" record .* leaf ", out)) == 1 and "step" not in out, out
+        if counted in beside:
+            status, out, _ = b.sptrace_says("report", "script", "-i", "t.data", "--eval", beside + switched)
+            assert status == 0 and re.search(r"60,?000", out), out
+    # Results: of a call that begins with its values.
+    recorded(b, 'values("step"); results("step");' + switched.replace("leaf", "step").replace("le*f", "st*p"), "levels")
+    same((shown(b, "step"), shown(b, "leaf")), ((40_000, 20_000), (0, 60_000)))
+    # A child that is forked meanwhile, and gets them back with its parent.
+    recorded(b, 'values("leaf");' + switched, "levels of a child")
+    same((shown(b, "leaf"), shown(b, "step")), ((40_000, 20_000), (0, 60_000)))
+    # Without them from the first call on.
+    recorded(b, 'values("leaf"); level("l*", "record");' + switched, "levels")
+    same(shown(b, "leaf"), (20_000, 40_000))
+    status, out, _ = b.sptrace_says("report", "levels", "-i", "t.data")
+    assert status == 0 and len(re.findall(r" record .* leaf ", out)) == 1, out
+    # A function that has none is recorded at both levels.
+    recorded(b, switched, "levels")
+    same(calls(b)["leaf"], (60_000, 0))
 
 
 @case

@@ -8,7 +8,7 @@ what; so it is known to the call what a recording had to see that began and ende
 --count, --hot-limit and --budget whether it works, and how that shows in the trace, or is refused, and with which words. Running
 programs are attached to with each of them, again and again, and must be as before afterwards. Exit status: 1 if anything failed.
 """
-import argparse, collections, csv, io, os, signal, subprocess, sys, tempfile, time
+import argparse, collections, csv, io, json, os, signal, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -367,6 +367,35 @@ def a_budget_that_is_none_is_refused(bench):
     for words in (["--budget", "0"], ["--budget", "101%"], ["--budget", "much"], ["--budget", "5%", "--hot-limit", "1k"], ["--budget", "5%", "--count"]):
         done = subprocess.run([bench.sptrace, "run", *words, "--", "/bin/true"], capture_output=True, text=True, timeout=20)
         if done.returncode != 2: raise Failed(f"{words}: status {done.returncode}: {done.stderr}")
+
+
+@case
+def values_are_a_level_that_is_switched_while_the_program_runs(bench):
+    """Two threads, calls of every kind; those of the rounds that bid it may be of either level."""
+    names = ("direct", "pointed", "tailed", "deep", "compared")
+    # Of an order of 4 or 6 rounds each thread makes 2 or 3.
+    script = 'values("*@arg1/i"); at("rounds").on_enter(|c| { if c.arg1 == 2 { c.level("{%s}", "record") } if c.arg1 == 3 { c.level("{%s}", "values") } })'
+    script = script.replace("{%s}", "/^(" + "|".join(names) + ")$/")
+    def act(program):
+        phases = []
+        for bid, wait in ((0, 0), (4, 0.4), (6, 0.4)):
+            between = program.rounds(bid) if bid else dict.fromkeys(NAMES, 0)
+            time.sleep(wait)
+            phases.append((between, program.rounds(4000)))
+        return phases
+    for kind in KINDS:
+        phases, trace = run(bench, ["--eval", script], act, kind)
+        found = collections.Counter()
+        for row in map(json.loads, bench.report(trace, "export", "jsonl").splitlines()):
+            found[row.get("function"), bool(row.get("call"))] += 1
+        for name in names:
+            between = sum(phase[0][name] for phase in phases)
+            first, plain, last = (phase[1][name] for phase in phases)
+            have, lack = found[name, True], found[name, False]
+            if have + lack != first + plain + last + between or not 0 <= lack - plain <= between:
+                raise Failed(f"{kind}: {name}: {have} with values and {lack} without, of {first}, {plain} without, {last}, and {between} of either")
+        levels = [row for row in bench.rows(trace, "levels") if row["level"] == "record"]
+        if sorted(row["function"] for row in levels) != sorted(names) or not all(row["to_ns"] for row in levels): raise Failed(f"{kind}: {levels}")
 
 
 def main():

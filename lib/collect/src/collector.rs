@@ -12,6 +12,7 @@
 //! | `feed.rs` | from events to the trace, past who watches them |
 //! | [`first_call`] | the execve(2) that starts the command |
 //! | `levels.rs` | functions that are counted while they are called too often |
+//! | `shown.rs` | functions whose values are left out at times |
 //! | `lineage.rs` | which process a stream belongs to |
 //! | `peek.rs` | what threads have not handed over yet |
 //! | `window.rs` | the end of one recording of several |
@@ -27,6 +28,7 @@ mod lineage;
 mod looks;
 mod memories;
 mod peek;
+mod shown;
 mod tables;
 mod window;
 
@@ -79,6 +81,7 @@ pub struct Collector<W: Write> {
     recorder: Recorder<W>,
     watch: Option<levels::Watch>,
     off_times: levels::OffTimes,
+    shown: shown::Shown,
     lengths: Option<lengths::Lengths>,
     /// Among calls in order there are frames whose ends are told.
     has_ends: bool,
@@ -121,6 +124,7 @@ impl<W: Write> Collector<W> {
             recorder: Recorder::new(writer),
             watch: None,
             off_times: levels::OffTimes::new(),
+            shown: shown::Shown::default(),
             lengths: None,
             has_ends: false,
             has_counted_all: false,
@@ -197,6 +201,7 @@ impl<W: Write> Collector<W> {
     /// Adds a module; one whose plan was made anew keeps what the trace calls it and its functions.
     pub fn add_module(
         &mut self,
+        arena: &Arena,
         file: (String, u64),
         path: &str,
         cached: Arc<sptrace_code::Cached>,
@@ -224,8 +229,10 @@ impl<W: Write> Collector<W> {
             }
         };
         self.book.modules.push(module);
-        self.by_file.insert(file, self.book.modules.len() - 1);
-        Some(self.book.modules.len() - 1)
+        let index = self.book.modules.len() - 1;
+        self.by_file.insert(file, index);
+        self.add_switches(arena, index);
+        Some(index)
     }
 
     /// A module was found in a process and got an area. True: callees in it need full addresses.
@@ -430,6 +437,7 @@ impl<W: Write> Collector<W> {
             self.torn.unfinished += u64::from(cut_off);
             arena.recycle(index);
         }
+        self.tell_switches();
         self.take_tables(arena, i);
         if let Some(mut state) = self.streams[i].take() {
             self.ancestors.ended(i, &state);

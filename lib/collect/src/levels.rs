@@ -190,7 +190,7 @@ impl Governor {
             Level::Counted | Level::Off => {
                 self.bidden.insert(function, level == Level::Off);
             }
-            Level::Recorded => {
+            Level::Recorded | Level::Plain => {
                 self.bidden.remove(&function);
             }
             // No payload can bid that.
@@ -213,7 +213,7 @@ impl Governor {
                 }
                 Some(_) => {}
             },
-            Level::Recorded if self.counted.contains_key(&function) => {
+            Level::Recorded | Level::Plain if self.counted.contains_key(&function) => {
                 self.let_return(function, wishes);
             }
             _ => {}

@@ -8,8 +8,8 @@
 
 use sptrace_payload::acts::Acts;
 use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code};
-use sptrace_payload::contract::in_place::NO_CALL;
-use sptrace_payload::in_place::{InPlace, in_place};
+use sptrace_payload::contract::in_place::{self as contract, KEPT_IN_PLACE, NO_CALL};
+use sptrace_payload::in_place::{InPlace, Switch, in_place};
 use sptrace_payload::program::{Binary, Expression, Program, Source, Width};
 use sptrace_payload::slot_code::{SlotCode, slot_code};
 use sptrace_payload::tables::Tables;
@@ -66,7 +66,16 @@ const THREAD: Thread = Thread {
     has_bidden: block::HAS_BIDDEN,
 };
 
+/// By which the values of a function are switched.
+fn switch_of(values: &FunctionValues) -> Option<Switch> {
+    (values.switch != 0).then_some(Switch {
+        table: block::SWITCHES,
+        number: values.switch,
+    })
+}
+
 const _: () = assert!(sptrace_payload::text::RESULT == sptrace_wire::plan::RESULT_TEXT);
+const _: () = assert!(contract::MOST_KEPT == sptrace_wire::plan::MOST_KEPT);
 // What the code adds up there the agent keeps for it.
 const _: () = assert!(sptrace_payload::tables::INSIDE_AT as u64 == sptrace_wire::plan::INSIDE_AT);
 
@@ -120,7 +129,9 @@ impl Layout {
         values.acts = u8::from(acts.is_some());
         if let Some((runs, ..)) = acts {
             let is_of_kernel = values.entry >= SYSTEM_ENTRIES;
-            values.acts_slowly = u8::from(runs.entry.is_slow() || is_of_kernel);
+            let kept = runs.exit.as_ref().map_or(0, |exit| exit.kept.len());
+            let is_slow = runs.entry.is_slow() || is_of_kernel || kept > KEPT_IN_PLACE;
+            values.acts_slowly = u8::from(is_slow);
             values.texts = texts_of(&runs.entry);
         }
         let Some(Code { calls, exit, slot }) = code else {
@@ -168,10 +179,11 @@ fn texts_of(acts: &Acts) -> u64 {
 /// The code of a function. `None`: the slow path does all of it.
 fn code_of(values: &FunctionValues, reads: Reads) -> Option<InPlace> {
     let needs_memory = reads.before || values.keep != 0;
-    if needs_memory && values.comparison == Comparison::Always {
+    let switch = switch_of(values);
+    if needs_memory && values.comparison == Comparison::Always && switch.is_none() {
         return None;
     }
-    let mut code = in_place(&program_of(values)?).ok()??;
+    let mut code = in_place(&program_of(values)?, switch).ok()??;
     if needs_memory {
         code.writes.clear();
     }
@@ -192,6 +204,7 @@ fn code_with_acts(
     let exit = runs.exit.as_ref();
     let entry = Entry {
         wanted,
+        switch: switch_of(values),
         kept: exit.map(|exit| &exit.kept[..]),
     };
     let decides = acts_code(&runs.entry, tables, THREAD, entry).ok()??;
@@ -203,7 +216,7 @@ fn code_with_acts(
         None => Vec::new(),
     };
     let writes = match has_values && !needs_memory {
-        true => in_place(&program)
+        true => in_place(&program, None)
             .ok()?
             .map_or_else(Vec::new, |code| code.writes),
         false => Vec::new(),
@@ -220,9 +233,12 @@ fn code_with_acts(
 
 /// What the return of a call needs of it.
 fn keep(values: &mut FunctionValues, exit: &Exit) {
-    let number = |i: usize| exit.kept.get(i).map_or(NO_SOURCE, |of| number_of(*of));
-    values.kept_first = number(0);
-    values.kept_second = number(1);
+    let mut kept = [NO_SOURCE; 8];
+    for (place, source) in kept.iter_mut().zip(&exit.kept) {
+        *place = number_of(*source);
+    }
+    values.kept = u64::from_le_bytes(kept);
+    values.kept_words = exit.kept.len().max(KEPT_IN_PLACE) as u8;
     values.exit_needs_clock = u8::from(exit.acts.is_timed());
     values.exit_texts = texts_of(&exit.acts);
     values.exit_needs_errno = u8::from(exit.acts.uses(Source::Errno));

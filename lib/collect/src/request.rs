@@ -12,7 +12,7 @@ use sptrace_trace::{Level, glob_matches};
 use sptrace_tracee::at_start::AtStart;
 
 use crate::acts::Payloads;
-use crate::bids::Bid;
+use crate::bids::{Bid, Deed};
 use crate::captures::SystemCalls;
 use crate::event::rule::Rule;
 use crate::event::switch::Switch;
@@ -130,6 +130,18 @@ impl Options {
             (false, Some(_)) => Plans::Levels { system_calls },
             (false, None) => Plans::Record,
         }
+    }
+
+    /// Globs of functions whose values are switched off and on.
+    pub(crate) fn switched_values(&self) -> Vec<String> {
+        let bidden = self.bids.iter().filter_map(|bid| match &bid.deed {
+            Deed::Level(glob, level) => Some((glob, level)),
+            _ => None,
+        });
+        let first = self.levels.iter().map(|(glob, level)| (glob, level));
+        let all = first.chain(bidden);
+        let all = all.filter(|(_, level)| matches!(level, Level::Recorded | Level::Plain));
+        all.map(|(glob, _)| glob.clone()).collect()
     }
 
     /// True if calls of execve(2) are recorded.

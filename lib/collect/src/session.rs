@@ -165,6 +165,7 @@ fn has_ends(options: &Options, reactor: &Reactor) -> bool {
 fn values_of(options: &Options, reactor: &Reactor) -> Values {
     Values::new(options.values.clone(), options.payloads.clone())
         .with_frames(options.depth_limit > 0 || has_roots(options, reactor))
+        .switched(options.switched_values())
 }
 
 fn arena_of(options: &Options, reactor: &Reactor, tsc_hz: u64) -> Result<Arena, TraceeError> {

@@ -137,7 +137,14 @@ impl Shared {
             plan.len()
         );
         self.lock()
-            .add_module(m.file.clone(), &m.path, cached, tables, plan_offset)
+            .add_module(
+                &self.arena,
+                m.file.clone(),
+                &m.path,
+                cached,
+                tables,
+                plan_offset,
+            )
             .ok_or("no plan could be made")
     }
 

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use sptrace_addr::Svma;
 use sptrace_code::Cached;
@@ -21,6 +22,7 @@ use sptrace_types::functions::known::{self, generic};
 use sptrace_types::functions::parse::{Defined, prototype};
 use sptrace_types::functions::prototype::{Failure, Prototype, Source};
 use sptrace_types::functions::spec::{self, Spec, Wanted};
+use sptrace_wire::levels::SWITCHES;
 use sptrace_wire::plan::{
     Comparison, ErrnoPlace, Failure as WireFailure, FunctionValues, NO_DESCRIPTION, PlanView,
     SOURCE_STACK, SOURCE_VECTOR, SYSTEM_ENTRIES, ValuesHead,
@@ -59,6 +61,9 @@ pub struct Values {
     pub chosen: Option<Chosen>,
     /// What is recorded depends on which calls are open: every call has a frame.
     needs_frames: bool,
+    /// Globs of functions whose values are switched off and on, and how many switches there are.
+    switched: Vec<String>,
+    switches: AtomicU16,
     found: Mutex<Found>,
 }
 
@@ -70,6 +75,8 @@ struct Found {
     unknown: BTreeMap<usize, String>,
     /// Values that a function has not.
     missing: BTreeSet<String>,
+    /// Functions whose values cannot be switched.
+    unswitched: u64,
 }
 
 /// What debug information says of the function at an address: a prototype's line, or a file.
@@ -82,6 +89,8 @@ type OtherNames<'a> = dyn Fn(Svma) -> Vec<String> + 'a;
 struct Row {
     entry: u32,
     values: Option<Shown>,
+    /// Number of the switch of its values; 0: none.
+    switch: u16,
     acts: Option<Runs>,
 }
 
@@ -98,6 +107,8 @@ impl Values {
             asked,
             chosen: payloads.map(Chosen::new),
             needs_frames: false,
+            switched: Vec::new(),
+            switches: AtomicU16::new(0),
             found: Mutex::default(),
         }
     }
@@ -108,6 +119,32 @@ impl Values {
             needs_frames,
             ..self
         }
+    }
+
+    /// Those of functions that these globs match are switched off and on while the program runs.
+    pub fn switched(self, globs: Vec<String>) -> Self {
+        Self {
+            switched: globs,
+            ..self
+        }
+    }
+
+    /// A switch for the values of a function with these names; 0: it has none.
+    fn switch(&self, names: &[&str]) -> u16 {
+        let fits = |glob: &String| names.iter().any(|name| glob_matches(glob, name));
+        if !self.switched.iter().any(fits) {
+            return 0;
+        }
+        let next = |last: u16| (u64::from(last) + 1 < SWITCHES).then_some(last + 1);
+        let taken = self
+            .switches
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        if taken.is_err()
+            && let Ok(mut found) = self.found.lock()
+        {
+            found.unswitched += 1;
+        }
+        taken.map_or(0, |last| last + 1)
     }
 
     /// True if there may be any.
@@ -199,9 +236,12 @@ impl Values {
                 false => self.acts(file, names, svma, debug, &|| hooked.contains(&entry)),
             };
             if values.is_some() || acts.is_some() {
+                let names = [symbol, &name, without_parameters(&name)];
+                let switch = values.as_ref().map_or(0, |_| self.switch(&names));
                 rows.push(Row {
                     entry,
                     values,
+                    switch,
                     acts,
                 });
             }
@@ -219,6 +259,7 @@ impl Values {
             Some(Row {
                 entry: SYSTEM_ENTRIES | number,
                 values: None,
+                switch: 0,
                 acts: Some(chosen.of_system_call(number)?),
             })
         };
@@ -372,6 +413,13 @@ impl Values {
             }
         }
         remarks.extend(found.missing.iter().map(|what| format!("-A: {what}")));
+        if found.unswitched > 0 {
+            remarks.push(format!(
+                "values of {} functions stay as they are whatever level they are given: those of {} can be switched",
+                found.unswitched,
+                SWITCHES - 1
+            ));
+        }
         remarks
     }
 }
@@ -488,6 +536,7 @@ impl Planned {
                     }
                     None => (no_values(row.entry), Reads::NONE),
                 };
+                values.switch = row.switch;
                 let acts = row.acts.as_ref();
                 let acts = acts.map(|acts| (acts, &self.tables, self.tick_ns));
                 layout.place(&mut values, reads, acts, &mut |code| rest.put(code));

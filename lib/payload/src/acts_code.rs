@@ -13,7 +13,7 @@ use crate::acts::{Act, Acts, ActsError, DEEPEST, Step, check};
 use crate::below::*;
 use crate::compile::CompileError;
 use crate::contract::in_place::*;
-use crate::in_place::{Code, ExitWords, LOCAL_AT, on_stack};
+use crate::in_place::{Code, ExitWords, LOCAL_AT, Switch, on_stack};
 use crate::program::{Expression, Source};
 use crate::tables::{
     BEING_TAKEN, HEAD_BYTES, Kind, PROBES, SPREAD, TAKEN, Table, Tables, VARIABLES_AT,
@@ -57,6 +57,8 @@ pub struct Thread {
 pub struct Entry<'a> {
     /// The condition on which values of a recorded call are kept. None: it has none.
     pub wanted: Option<&'a Expression>,
+    /// By which they are switched off and on. None: they are not.
+    pub switch: Option<Switch>,
     /// What the return needs of the call. None: nobody waits for that.
     pub kept: Option<&'a [Source]>,
 }
@@ -212,7 +214,7 @@ impl<'a> Writer<'a> {
                 self.give_bidden()?;
                 self.code.a.set_label(&mut muted)?;
                 self.code.a.zero_bytes()?;
-                self.give(acts, entry.wanted)?
+                self.give(acts, entry)?
             }
         };
         if !is_made {
@@ -288,6 +290,7 @@ impl<'a> Writer<'a> {
         mut muted: CodeLabel,
     ) -> Made {
         let is_recorded = acts.records || has_values;
+        let kept = kept.iter().take(KEPT_IN_PLACE);
         for (at, source) in (0i32..).map(|i| KEPT_AT - 8 * i).zip(kept) {
             if !self.code.word(&(*source).into())? {
                 return Ok(false);
@@ -317,11 +320,14 @@ impl<'a> Writer<'a> {
     }
 
     /// What becomes of the call.
-    fn give(&mut self, acts: &Acts, wanted: Option<&Expression>) -> Made {
-        let is_recorded = acts.records || wanted.is_some();
-        match wanted {
+    fn give(&mut self, acts: &Acts, entry: Entry<'_>) -> Made {
+        let is_recorded = acts.records || entry.wanted.is_some();
+        match entry.wanted {
             Some(wanted) => {
                 let mut unwanted = self.code.a.create_label();
+                if let Some(switch) = entry.switch {
+                    self.code.unless_shown(switch, unwanted)?;
+                }
                 if !self.code.unless(wanted, unwanted)? {
                     return Ok(false);
                 }

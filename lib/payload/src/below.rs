@@ -19,4 +19,4 @@ pub(crate) const ELAPSED_AT: i32 = LOCAL_AT - 8 * (MOST_LOCALS as i32 - 1);
 /// In that of the one before it: the same without what is inside.
 pub(crate) const SELF_AT: i32 = LOCAL_AT - 8 * (MOST_LOCALS as i32 - 2);
 // Keys are not needed any more where words are kept for the return.
-const _: () = assert!(KEPT_AT == KEYS_AT && MOST_KEPT <= MOST_KEYS);
+const _: () = assert!(KEPT_AT == KEYS_AT && KEPT_IN_PLACE <= MOST_KEYS);

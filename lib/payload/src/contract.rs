@@ -21,26 +21,26 @@ pub const VECTORS: i32 = 64;
 /// Offset of what the entry has kept for the return.
 pub const KEPT: i32 = 128;
 /// Offset of the locals, which are zero at the start.
-pub const LOCALS_AT: i32 = 160;
+pub const LOCALS_AT: i32 = 176;
 /// Offset of the word that says what could not be read: 0 at the start, then 1.
-pub const FAULTS: i32 = 224;
+pub const FAULTS: i32 = 240;
 /// Offset of a word for the reader to write to.
-pub const LOADED: i32 = 232;
+pub const LOADED: i32 = 248;
 /// Offset of the reader's address: a function `(from, bytes, to) -> bytes read` of the C calling
 /// convention (rdi, rsi, rdx; rax) that reads memory, which need not be there, from its start on.
-pub const READER: i32 = 240;
+pub const READER: i32 = 256;
 /// Offset of the address of a function `(from, limit, to) -> bytes` of the same convention that
 /// copies text up to the first zero, or the limit ([`TEXT_GOES_ON`], [`TEXT_FAULTS`]).
-pub const TEXT_READER: i32 = 248;
+pub const TEXT_READER: i32 = 264;
 /// All saved words.
-pub const SAVED_BYTES: usize = 256;
+pub const SAVED_BYTES: usize = 272;
 
 /// Integer arguments in registers.
 pub const ARGUMENT_COUNT: u8 = 6;
 /// Vector registers that are saved.
 pub const VECTOR_COUNT: u8 = 8;
 /// Words that an entry may keep for the return.
-pub const KEPT_COUNT: u8 = 4;
+pub const KEPT_COUNT: u8 = 6;
 /// Locals of a program.
 pub const LOCALS: u8 = 8;
 /// Arguments on the stack that a program may name.
@@ -106,13 +106,23 @@ pub mod in_place {
     /// Where words are that the return needs, from the stack pointer at the code's instructions
     /// on, each below the other: signals leave them alone while the routine puts them into frames.
     pub const KEPT_AT: i32 = -80;
-    /// How many of them there are at most.
-    pub const MOST_KEPT: usize = 2;
+    /// How many of them the routine keeps.
+    pub const KEPT_IN_PLACE: usize = 2;
+    /// How many there may be: where there are more, the slow path keeps all of them, at every call.
+    pub const MOST_KEPT: usize = 6;
     /// Bytes of a frame of the shadow stack.
     pub const FRAME_BYTES: i32 = 24;
-    /// Where the frame of a held call's row is, from its innermost frame on; below it are that of
-    /// its time stamp, and those of its second and its first word.
+    /// Where the word of a frame is. The innermost one of a held call has its row; below it are
+    /// that of its time stamp, and those of its second and its first word.
     pub const FRAME_WORD: i32 = 16;
+    /// How many frames above that of a word, by its number, the innermost frame of a held call is:
+    /// those of the words that the slow path alone keeps are behind the others.
+    pub const fn frames_above(kept: u8) -> i32 {
+        match kept as usize {
+            ..KEPT_IN_PLACE => 3 - kept as i32,
+            _ => 2 + kept as i32,
+        }
+    }
     /// Where rax is at a return, as [`SAVED_RDX`] has it.
     pub const SAVED_RAX: i32 = 40;
 }

@@ -16,6 +16,15 @@ use crate::contract::in_place::*;
 use crate::program::{Binary, Expression, Program, Source, Width};
 use crate::tables::{INSIDE_AT, VARIABLES_AT};
 
+/// A byte that says whether calls are wanted now: 0, they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// Where the address of all of them is, by displacement from gs.
+    pub table: i32,
+    /// Which of them it is.
+    pub number: u16,
+}
+
 /// The code of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InPlace {
@@ -25,16 +34,20 @@ pub struct InPlace {
     pub writes: Vec<u8>,
 }
 
-/// The code of a program. `None`: it does what cannot be done in place.
+/// The code of a program, no call of which is wanted while the switch is off. `None`: it does what
+/// cannot be done in place.
 ///
 /// # Errors
 /// It is not as it must be.
-pub fn in_place(program: &Program) -> Result<Option<InPlace>, CompileError> {
+pub fn in_place(
+    program: &Program,
+    switch: Option<Switch>,
+) -> Result<Option<InPlace>, CompileError> {
     check(program)?;
     if !program.parts.is_empty() {
         return Ok(None);
     }
-    let (Some(decides), Some(writes)) = (decides(program)?, writes(program)?) else {
+    let (Some(decides), Some(writes)) = (decides(program, switch)?, writes(program)?) else {
         return Ok(None);
     };
     Ok(Some(InPlace { decides, writes }))
@@ -43,16 +56,19 @@ pub fn in_place(program: &Program) -> Result<Option<InPlace>, CompileError> {
 /// Whether a piece of code could be made.
 type Made = Result<bool, IcedError>;
 
-fn decides(program: &Program) -> Result<Option<Vec<u8>>, IcedError> {
+fn decides(program: &Program, switch: Option<Switch>) -> Result<Option<Vec<u8>>, IcedError> {
     let most = most_on_stack(program);
-    if program.wanted.is_none() && most.is_none() {
+    if program.wanted.is_none() && most.is_none() && switch.is_none() {
         return Ok(Some(Vec::new()));
     }
     let mut code = Code::new()?;
+    let mut unwanted = code.a.create_label();
+    if let Some(switch) = switch {
+        code.unless_shown(switch, unwanted)?;
+    }
     if let Some(most) = most {
         code.stack_is_near(most)?;
     }
-    let mut unwanted = code.a.create_label();
     if let Some(wanted) = &program.wanted
         && !code.unless(wanted, unwanted)?
     {
@@ -60,7 +76,7 @@ fn decides(program: &Program) -> Result<Option<Vec<u8>>, IcedError> {
     }
     code.a.mov(eax, WANTED)?;
     code.a.ret()?;
-    if program.wanted.is_some() {
+    if program.wanted.is_some() || switch.is_some() {
         code.a.set_label(&mut unwanted)?;
         code.a.mov(eax, UNWANTED)?;
         code.a.ret()?;
@@ -191,6 +207,14 @@ impl Code {
         self.a.ret()?;
         self.a.set_label(&mut is_near)?;
         self.a.zero_bytes()
+    }
+
+    /// Goes to `not` while the switch is off. It is read at each call: the host changes it by one
+    /// store, and nothing has to be stopped for that.
+    pub(crate) fn unless_shown(&mut self, switch: Switch, not: CodeLabel) -> Result<(), IcedError> {
+        self.a.mov(rax, qword_ptr(switch.table).gs())?;
+        self.a.cmp(byte_ptr(rax + u32::from(switch.number)), 0)?;
+        self.a.jne(not)
     }
 
     /// Goes to `not` if the word is zero.
@@ -466,8 +490,7 @@ impl ExitWords {
             Source::SecondResult => qword_ptr(rsp + SAVED_RDX),
             Source::Elapsed => qword_ptr(rsp + self.elapsed_at),
             Source::SelfTime(_) => qword_ptr(rsp + self.self_at),
-            // The innermost frame has the row, the next one the time stamp.
-            Source::Kept(n) if usize::from(n) < MOST_KEPT => below(3 - i32::from(n)),
+            Source::Kept(n) if usize::from(n) < MOST_KEPT => below(frames_above(n)),
             _ => return None,
         }))
     }

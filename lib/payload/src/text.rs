@@ -19,7 +19,8 @@ pub const TOLD_WORDS: u8 = (TOLD_BYTES / 8) as u8;
 pub const DEPTH: (u8, u16) = (6, 1);
 /// Among the texts of a return, whose first ones are at the words that are kept, in place of the
 /// number of one: at the result.
-pub const RESULT: u8 = MOST_KEPT as u8;
+pub const RESULT: u8 = 7;
+const _: () = assert!(MOST_KEPT <= RESULT as usize);
 /// Bytes of a text that are looked at, at most.
 pub const MOST_BYTES: usize = 4096;
 

@@ -34,7 +34,7 @@ impl Writer<'_> {
 
     /// The same without what is inside, with rdx as the innermost frame. Changes rax and rcx.
     pub(crate) fn self_time(&mut self, kept: u8) -> Result<(), IcedError> {
-        let before = qword_ptr(rdx + (FRAME_WORD - (3 - i32::from(kept)) * FRAME_BYTES));
+        let before = qword_ptr(rdx + (FRAME_WORD - frames_above(kept) * FRAME_BYTES));
         let (elapsed, own) = (qword_ptr(rsp + ELAPSED_AT), qword_ptr(rsp + SELF_AT));
         let inside = qword_ptr(rcx + INSIDE_AT as i32);
         let a = &mut self.code.a;

@@ -120,8 +120,8 @@ impl Code {
         match (kept, self.exit.is_some()) {
             (None, false) => Some(dword_ptr(rsp + SAVED_CALLER)),
             (Some(n), true) if usize::from(n) < MOST_KEPT => {
-                let frames = 3 - i32::from(n);
-                Some(dword_ptr(rdx + (FRAME_WORD - frames * FRAME_BYTES)))
+                let word = FRAME_WORD - frames_above(n) * FRAME_BYTES;
+                Some(dword_ptr(rdx + word))
             }
             _ => None,
         }

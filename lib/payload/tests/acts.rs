@@ -16,10 +16,12 @@ use sptrace_payload::contract::in_place::{
     FRAME_BYTES, HELD, HELD_RECORDED, PASSED, UNDECIDED, UNWANTED, WANTED,
 };
 use sptrace_payload::contract::slot;
+use sptrace_payload::in_place::Switch;
 use sptrace_payload::interpret::Call;
 use sptrace_payload::program::{Binary, Expression, Source};
 use sptrace_payload::slot_code::slot_code;
 use sptrace_payload::tables::{Kind, MOST_ROWS, SPARE_ROWS, Tables, WRITING, keep_greatest, read};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 #[test]
 fn compiled_acts_do_what_they_mean() {
@@ -114,8 +116,8 @@ fn a_held_call_says_what_its_return_needs() {
     let (tables, mut acts) = count_by_argument();
     let kept = [Source::Argument(4), Source::Argument(2)];
     let entry = Entry {
-        wanted: None,
         kept: Some(&kept),
+        ..Entry::default()
     };
     let pages = CodePages::new();
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
@@ -156,8 +158,8 @@ fn the_time_of_a_call_is_measured() {
     let now = || unsafe { std::arch::x86_64::_rdtsc() };
     const TICKS: u64 = 3_000_000_000_000;
     let before = now();
-    let frames = held(0x200, [0, 0], before.wrapping_sub(TICKS));
-    let top = frames.as_ptr() as u64 + 3 * FRAME_BYTES as u64;
+    let frames = held(0x200, [0; 6], before.wrapping_sub(TICKS));
+    let top = frames.as_ptr() as u64 + 8 * frames.len() as u64 - FRAME_BYTES as u64;
     let block = [set.as_mut_ptr() as u64, 0, 77, top, 0];
     point_gs_at(&block);
     assert_eq!(run(&pages, &code, &Call::default()), PASSED);
@@ -168,20 +170,21 @@ fn the_time_of_a_call_is_measured() {
 }
 
 #[test]
-fn acts_of_a_return_record_nothing_and_keep_two_words() {
+fn acts_of_a_return_record_nothing_and_keep_six_words() {
     let tables = Tables::of([]);
     let record = Acts {
         steps: vec![Step::Record],
         records: false,
     };
     assert!(exit_code(&record, &tables, THREAD, 1).is_err());
-    let mut three = Acts {
-        steps: (0..3)
-            .map(|n| Step::Set(0, Expression::argument(n)))
+    let of_call = |n: u8| Acts {
+        steps: (0..n)
+            .map(|n| Step::Set(0, Source::Stack(n).into()))
             .collect(),
         records: false,
     };
-    assert!(three.keep().is_err());
+    assert_eq!(of_call(6).keep().map(|kept| kept.len()), Ok(6));
+    assert!(of_call(7).keep().is_err());
     let mut twice = Acts {
         steps: vec![Step::Set(0, Expression::argument(3)); 3],
         records: false,
@@ -256,16 +259,29 @@ fn a_condition_on_values_is_looked_at_after_the_acts() {
     let wanted = Expression::argument(0).with(Binary::Less, 5);
     let entry = Entry {
         wanted: Some(&wanted),
+        switch: Some(Switch {
+            table: 24,
+            number: 3,
+        }),
         kept: None,
     };
     let code = acts_code(&acts, &tables, THREAD, entry).unwrap().unwrap();
     let pages = CodePages::new();
     let mut set = vec![0u64; tables.set_bytes as usize / 8];
-    let block = [set.as_mut_ptr() as u64, 0, 77];
+    let switches = [
+        AtomicU8::new(0),
+        AtomicU8::new(1),
+        AtomicU8::new(1),
+        AtomicU8::new(0),
+    ];
+    let block = [set.as_mut_ptr() as u64, 0, 77, switches.as_ptr() as u64];
     point_gs_at(&block);
     assert_eq!(run(&pages, &code, &call_of(4)), WANTED);
     assert_eq!(run(&pages, &code, &call_of(5)), UNWANTED);
-    assert_eq!(read(&tables.all[0], &|at| set[at as usize / 8]).0.len(), 2);
+    switches[3].store(1, Ordering::Relaxed);
+    assert_eq!(run(&pages, &code, &call_of(4)), UNWANTED);
+    let (rows, _) = read(&tables.all[0], &|at| set[at as usize / 8]);
+    assert_eq!(rows.iter().map(|row| row.count).sum::<u64>(), 3);
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn code_for_the_middle_of_a_routine_leaves_the_stack_alone() {
         words: vec![Expression::argument(3), Source::Vector(2).into()],
         ..Program::default()
     };
-    let code = sptrace_payload::in_place(&program).unwrap().unwrap();
+    let code = sptrace_payload::in_place(&program, None).unwrap().unwrap();
     for code in [&code.decides, &code.writes] {
         let decoder = iced_x86::Decoder::new(64, code, iced_x86::DecoderOptions::NONE);
         for i in decoder {

@@ -121,6 +121,7 @@ pub fn write_levels(
             Level::InOrder => "order",
             Level::Recorded => "stamp",
             Level::Off => "off",
+            Level::Plain => "record",
         };
         let calls = calls.get(&(time.pid, time.function)).copied().unwrap_or(0);
         let (module, function) = (names.module(time.function), names.name(time.function));

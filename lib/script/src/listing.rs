@@ -5,6 +5,7 @@
 use sptrace_payload::acts::{Acts, Moment, RESULT};
 use sptrace_payload::acts_code::{Entry, Thread, acts_code, exit_code, instructions};
 use sptrace_payload::callers::MOST_PLACES;
+use sptrace_payload::contract::in_place::KEPT_IN_PLACE;
 use sptrace_payload::program::{Expression, Source};
 use sptrace_payload::slot_code::slot_code;
 use sptrace_payload::tables::{Kind, Table, Tables};
@@ -115,7 +116,8 @@ fn payload_lines(payload: &Payload, tables: &Tables) -> Vec<String> {
         (Moment::Call, true) => ("calls", "recorded where record() is reached"),
         (Moment::Call, false) => ("calls", "not recorded"),
     };
-    let slowly = match acts.is_slow() || payload.reads_fields() || payload.calls.is_some() {
+    let is_slow = acts.is_slow() || keeps_slowly(payload);
+    let slowly = match is_slow || payload.reads_fields() || payload.calls.is_some() {
         true => SLOW_NS,
         false => 0.0,
     };
@@ -153,7 +155,12 @@ fn bid_line(bid: &Bid) -> String {
         Deed::Dump => "the ring is written out, with this call",
         Deed::Level(_, Level::Count) => "calls of these functions are counted from here on",
         Deed::Level(_, Level::Off) => "calls of these functions are left out from here on",
-        Deed::Level(_, Level::Record) => "calls of these functions are recorded from here on",
+        Deed::Level(_, Level::Record) => {
+            "calls of these functions are recorded from here on, without values"
+        }
+        Deed::Level(_, Level::Values) => {
+            "calls of these functions are recorded from here on, with their values"
+        }
     };
     format!("{}: {what}", bid.text)
 }
@@ -168,6 +175,13 @@ fn code_of(payload: &Payload, tables: &Tables) -> Option<Vec<u8>> {
             exit_code(&acts, tables, THREAD, TICK_NS).ok()?
         }
     }
+}
+
+/// True if the slow path keeps what a return needs of the call.
+fn keeps_slowly(payload: &Payload) -> bool {
+    let acts = resolved(payload).filter(|_| payload.moment == Moment::Return);
+    let kept = acts.and_then(|mut acts| acts.keep().ok());
+    kept.is_some_and(|kept| kept.len() > KEPT_IN_PLACE)
 }
 
 /// The acts of a payload. Arguments with names are known when a function is; one in a register

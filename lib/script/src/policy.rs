@@ -143,7 +143,9 @@ pub enum Deed {
 /// What is recorded of a function's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Each.
+    /// Each, with its values.
+    Values,
+    /// Each, without values.
     Record,
     /// How many there are.
     Count,
@@ -154,13 +156,14 @@ pub enum Level {
 impl Level {
     /// The one with this name.
     pub fn named(name: &str) -> Option<Self> {
-        let all = [Self::Record, Self::Count, Self::Off];
+        let all = [Self::Values, Self::Record, Self::Count, Self::Off];
         all.into_iter().find(|level| level.name() == name)
     }
 
     /// What scripts call it.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Values => "values",
             Self::Record => "record",
             Self::Count => "count",
             Self::Off => "off",

@@ -316,7 +316,7 @@ fn a_payload_of_a_return_knows_the_result() {
             result,
             errno,
             elapsed_ns,
-            kept: [11, 0, 0, 0],
+            kept: [11, 0, 0, 0, 0, 0],
             ..Call::default()
         };
         interpret(&acts, &call, &Nothing, &[Kind::Count], &mut sums);
@@ -350,13 +350,13 @@ fn a_payload_of_a_return_reads_texts_at_what_is_kept_and_at_the_result() {
     ];
     assert_eq!(acts.texts(), texts);
     let too_many = load(
-        "let t = count(\"t\", [\"a\", \"b\", \"c\"]); at(\"f\").on_exit(|c| t.add([c.str(1), c.str(\"x\"), c.arg3]));",
+        "let t = count(\"t\", [\"a\", \"b\", \"c\"]); at(\"f\").on_exit(|c| t.add([c.str(1), c.str(\"x\"), c.arg3 + c.arg4 + c.arg5 + c.arg6 + c.arg7]));",
     );
     assert!(
         too_many
             .unwrap_err()
             .reason
-            .contains("more than 2 arguments")
+            .contains("more than 6 arguments")
     );
 }
 

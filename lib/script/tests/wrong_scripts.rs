@@ -82,10 +82,10 @@ fn wrong_scripts_are_refused_with_place_reason_and_hint() {
             "on_enter",
         ),
         (
-            "let t = count(\"t\", [\"a\"]); at(\"f\").on_exit(|c| t.add(c.arg1 + c.arg2 + c.arg3));",
+            "let t = count(\"t\", [\"a\"]); at(\"f\").on_exit(|c| t.add(c.arg1 + c.arg2 + c.arg3 + c.arg4 + c.arg5 + c.arg6 + c.arg7));",
             1,
             36,
-            "more than 2 arguments",
+            "more than 6 arguments",
             "later(",
         ),
         (

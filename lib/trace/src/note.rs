@@ -84,6 +84,8 @@ pub enum Level {
     InOrder,
     /// They are not recorded, and counted only where that is the least that can be.
     Off,
+    /// They are recorded without the values that they have otherwise.
+    Plain,
 }
 
 impl Level {
@@ -93,6 +95,7 @@ impl Level {
             Self::Counted => 1,
             Self::InOrder => 2,
             Self::Off => 3,
+            Self::Plain => 4,
         }
     }
 
@@ -102,6 +105,7 @@ impl Level {
             1 => Ok(Self::Counted),
             2 => Ok(Self::InOrder),
             3 => Ok(Self::Off),
+            4 => Ok(Self::Plain),
             _ => Err(Malformed("unknown level of a function")),
         }
     }

@@ -9,10 +9,12 @@ use sptrace_wire::attach::AttachBlock;
 use sptrace_wire::bids::{BIDS, Bid, bid_offset};
 use sptrace_wire::control::*;
 use sptrace_wire::counts::{CELLS, FIRST_CELL, REGION_BYTES, REGIONS, RegionHead, region_offset};
-use sptrace_wire::levels::{Entry, LEVELS, LEVELS_OFFSET, UNTOLD};
+use sptrace_wire::levels::{
+    Entry, LEVELS, LEVELS_OFFSET, SWITCHES, SWITCHES_OFFSET, UNTOLD, VALUES_LEFT_OUT, VALUES_SHOWN,
+};
 use sptrace_wire::{MAGIC, VERSION};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -207,6 +209,19 @@ impl Arena {
         entry.process.store(process, Ordering::Relaxed);
         entry.level.store(level, Ordering::Relaxed);
         self.wished.store(index + 1, Ordering::Relaxed);
+    }
+
+    /// Calls that begin from here on bring values or do not, of the functions with this switch.
+    pub fn switch_values(&self, number: u16, are_shown: bool) {
+        let offset = SWITCHES_OFFSET + u64::from(number) % SWITCHES;
+        // SAFETY: within the arena; shared by atomics.
+        let switch = unsafe { &*self.base.add(offset as usize).cast::<AtomicU8>() };
+        let value = if are_shown {
+            VALUES_SHOWN
+        } else {
+            VALUES_LEFT_OUT
+        };
+        switch.store(value, Ordering::Relaxed);
     }
 
     /// The program is to carry out what was wished, all at once.

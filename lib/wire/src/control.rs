@@ -70,6 +70,8 @@ pub mod block {
     pub const BIDS: i32 = 0x1320;
     /// The innermost frame of the call whose return has bidden something in a common routine.
     pub const HAS_BIDDEN: i32 = 0x1328;
+    /// The address of the switches of values ([`crate::levels::SWITCHES`]).
+    pub const SWITCHES: i32 = 0x1330;
 }
 
 /// Counters of a process that payloads add to.

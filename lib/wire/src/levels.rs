@@ -6,6 +6,10 @@
 //! that. It leads those of the functions elsewhere: each has two slots
 //! ([`crate::plan::PlanHeader::twins`]). The list is a ring: who has not come for as many entries
 //! as it has, less [`UNTOLD`], may have missed some, which are written again while they are wanted.
+//!
+//! Whether calls that are recorded bring their values says a byte in the arena for each function of
+//! which that may change, a *switch*: the function's code looks at it at each call, so one store of
+//! the host's is enough, for all processes.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -44,5 +48,16 @@ pub const SITE: u32 = 2;
 /// the function by its address, and counted at all other sites.
 pub const OFF: u32 = 3;
 
+/// Arena offset of the switches of values: a byte each.
+pub const SWITCHES_OFFSET: u64 = 0x6000;
+/// How many there are; the first is nobody's.
+pub const SWITCHES: u64 = 0x8000;
+/// A switch: calls bring their values.
+pub const VALUES_SHOWN: u8 = 0;
+/// A switch: they do not.
+pub const VALUES_LEFT_OUT: u8 = 1;
+
+const _: () = assert!(SWITCHES_OFFSET >= crate::bids::bid_offset(crate::bids::BIDS));
+const _: () = assert!(SWITCHES_OFFSET + SWITCHES <= crate::control::STREAMS_OFFSET);
 const _: () =
     assert!(LEVELS_OFFSET + LEVELS * size_of::<Entry>() as u64 <= crate::control::CHUNKS_OFFSET);

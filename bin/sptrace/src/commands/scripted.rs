@@ -58,7 +58,8 @@ pub fn bids(script: &Script) -> Vec<Bid> {
 
 fn level_of(level: script::Level) -> Level {
     match level {
-        script::Level::Record => Level::Recorded,
+        script::Level::Values => Level::Recorded,
+        script::Level::Record => Level::Plain,
         script::Level::Count => Level::Counted,
         script::Level::Off => Level::Off,
     }

@@ -21,6 +21,8 @@ use crate::memory::{lock, state, sys};
 use crate::plans::{modules, payloads, plan, ready, slot};
 use crate::record::capture::Captures;
 use crate::record::{chunk, deep, settle};
+use core::sync::atomic::{AtomicU8, Ordering};
+use sptrace_wire::levels::{SWITCHES, SWITCHES_OFFSET, VALUES_SHOWN};
 use sptrace_wire::plan::*;
 use sptrace_wire::record::{self, FRAME_OPEN, FRAME_VALUES};
 use sptrace_wire::values::{CaptureView, ERRORS};
@@ -90,6 +92,18 @@ impl Asked {
             .holds(with_sign(word, v.compared_bytes), v.with)
     }
 
+    /// False while the host has switched its values off.
+    fn is_shown(&self) -> bool {
+        let number = u64::from(self.values.switch);
+        if number == 0 || number >= SWITCHES {
+            return true;
+        }
+        let at = state::process().arena() + SWITCHES_OFFSET + number;
+        // SAFETY: inside the arena, which is mapped for life; shared by atomics.
+        let switch = unsafe { &*(at as *const AtomicU8) };
+        switch.load(Ordering::Relaxed) == VALUES_SHOWN
+    }
+
     /// errno of this thread, as the module keeps it; 0: not known.
     fn errno(&self) -> u64 {
         let at = self.errno_at().unwrap_or(0);
@@ -149,8 +163,8 @@ pub fn acts_of_system(hot: &Hot, id: u64, number: u32) -> Option<ActsAt> {
 pub struct SystemExit {
     /// Where its code is; 0: it cannot be put anywhere.
     pub code: u64,
-    /// Which arguments it needs, or [`NO_SOURCE`].
-    pub kept: [u8; 2],
+    /// What it needs of the call.
+    pub of: FunctionValues,
     /// Which texts it asks for.
     pub texts: u64,
 }
@@ -164,7 +178,7 @@ pub fn exit_of_system(hot: &Hot, id: u64, number: u32) -> Option<SystemExit> {
             0 => 0,
             at => at + payloads::exit_from(&asked.values),
         },
-        kept: [asked.values.kept_first, asked.values.kept_second],
+        of: asked.values,
         texts: asked.values.exit_texts,
     })
 }
@@ -187,12 +201,19 @@ pub fn exit_at(hot: &Hot, callee: u64) -> Option<(u64, u64, u64)> {
     (code != 0).then_some((code, errno, asked.values.exit_texts))
 }
 
-/// The words of a call of `callee` that its return needs.
-pub fn kept_for_exit(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) -> [u64; 2] {
+/// The words of a call of `callee` that its return needs, and how many they are.
+pub fn kept_for_exit(
+    hot: &Hot,
+    f: &Frame,
+    vectors: &Vectors,
+    callee: u64,
+    rsp: u64,
+) -> ([u64; MOST_KEPT], usize) {
+    let mut words = [0; MOST_KEPT];
     let Some(Asked { values, .. }) = Asked::of(callee) else {
-        return [0; 2];
+        return (words, 0);
     };
-    [values.kept_first, values.kept_second].map(|source| match source {
+    let kept = values.kept_sources().map(|source| match source {
         NO_SOURCE => 0,
         SOURCE_CALLER => resolved(hot, f.id, rsp).map_or(f.id, FrameAt::id) & 0xffff_ffff,
         SOURCE_INSIDE => match hot.tables.get() {
@@ -200,7 +221,19 @@ pub fn kept_for_exit(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: 
             tables => sys::read_word(tables + INSIDE_AT).unwrap_or(0),
         },
         source => word(f, vectors, source, rsp),
-    })
+    });
+    let count = fill(&mut words, kept);
+    (words, count)
+}
+
+/// Puts words into their places; gives how many.
+pub fn fill(places: &mut [u64], words: impl Iterator<Item = u64>) -> usize {
+    let mut count = 0;
+    for (place, word) in places.iter_mut().zip(words) {
+        *place = word;
+        count += 1;
+    }
+    count
 }
 
 /// The frame of the call that the lazy resolver brings to its function by a jump at `id`: the
@@ -276,7 +309,7 @@ pub fn enter(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) {
     };
     make_quick(hot, &asked, callee);
     let frame = shadow::call(hot).get();
-    let is_told = asked.values.number != NO_DESCRIPTION && hot.muted.get() == 0;
+    let is_told = asked.values.number != NO_DESCRIPTION && asked.is_shown() && hot.muted.get() == 0;
     if !is_told || frame.rsp != rsp || hot.overflow.get() != 0 {
         return;
     }

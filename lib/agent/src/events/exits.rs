@@ -18,6 +18,12 @@ use crate::memory::{state, sys};
 use crate::record::{deep, settle};
 use crate::routines::acts::{Registers, run};
 use sptrace_wire::control::hole;
+use sptrace_wire::plan::{MOST_KEPT, RESULT_TEXT};
+
+/// Words that the common routines keep.
+const IN_ROUTINES: usize = 2;
+/// Numbers of words between the last that is kept and the result.
+const NO_WORDS: usize = RESULT_TEXT as usize - MOST_KEPT;
 
 /// A call: of which function, and the stack pointer before it.
 #[derive(Clone, Copy)]
@@ -62,15 +68,60 @@ pub fn missed(acted: Acted) {
 /// Pushes words, the time stamp, and the innermost frame of a held call.
 fn push(hot: &Hot, f: &Frame, vectors: &Vectors, call: Call, head: u64) {
     let Call { callee, rsp } = call;
-    let [first, second] = call_values::kept_for_exit(hot, f, vectors, callee, rsp);
-    let kept = [first, second, sys::tsc()].map(|word| (FRAME_KEPT, word));
-    for (id, word) in kept.into_iter().chain([(head, callee)]) {
+    let (words, count) = call_values::kept_for_exit(hot, f, vectors, callee, rsp);
+    let words = words.get(..count).unwrap_or(&[]);
+    if push_kept(hot, rsp, words, sys::tsc(), (head, callee)).is_err() {
+        state::count_hole(hole::PAYLOADS);
+    }
+}
+
+/// The same of these words, of a call at `rsp`: the first two stand where the common routines have
+/// them, and the others below. Gives how many frames there are; or how many there were room for.
+pub(super) fn push_kept(
+    hot: &Hot,
+    rsp: u64,
+    words: &[u64],
+    stamp: u64,
+    (head, callee): (u64, u64),
+) -> Result<usize, usize> {
+    let (first, more) = words.split_at_checked(IN_ROUTINES).unwrap_or((words, &[]));
+    let mut pair = [0; IN_ROUTINES];
+    call_values::fill(&mut pair, first.iter().copied());
+    let kept = more.iter().rev().chain(&pair).chain([&stamp]);
+    let frames = kept.map(|word| (FRAME_KEPT, *word)).chain([(head, callee)]);
+    let mut pushed = 0;
+    for (id, word) in frames {
         if !deep::has_room(hot, rsp) {
-            state::count_hole(hole::PAYLOADS);
-            return;
+            return Err(pushed);
         }
         shadow::push(hot, rsp - 1, id, word);
+        pushed += 1;
     }
+    Ok(pushed)
+}
+
+/// What a call has kept for its return, from its innermost frame on.
+fn kept_words(head: FrameAt) -> [u64; MOST_KEPT] {
+    let mut words = [0; MOST_KEPT];
+    let stamp = head.below();
+    let second = stamp.below();
+    let first = second.below();
+    let mut next = first;
+    for (i, place) in words.iter_mut().enumerate() {
+        let frame = match i {
+            0 => first,
+            1 => second,
+            _ => {
+                next = next.below();
+                next
+            }
+        };
+        if frame.id() != FRAME_KEPT {
+            break;
+        }
+        *place = frame.callee();
+    }
+    words
 }
 
 /// The call at `rsp` returns: payloads of its return run, and its values are recorded. True: it has
@@ -133,10 +184,10 @@ fn returned(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64) {
 pub(super) fn find_texts(hot: &Hot, texts: u64, f: &Frame) {
     if texts != 0 {
         let head = hot.top();
-        let second = head.below().below();
-        let words = [second.below(), second].map(FrameAt::callee);
-        let [first, second] = words;
-        active::find_texts(hot, texts, (&[first, second, f.rax], head.rsp() + 1));
+        let mut words = [0; RESULT_TEXT as usize + 1];
+        let kept = kept_words(head).into_iter().chain([0; NO_WORDS]);
+        call_values::fill(&mut words, kept.chain([f.rax]));
+        active::find_texts(hot, texts, (&words, head.rsp() + 1));
     }
 }
 

@@ -6,13 +6,12 @@
 
 use crate::events::call_values::{self, SystemExit};
 use crate::events::exits;
-use crate::frames::shadow;
 use crate::memory::frame::{Frame, Vectors};
 use crate::memory::rows::UNDECIDED;
-use crate::memory::thread::{FRAME_HELD, FRAME_KEPT, Hot, KEPT_FRAMES};
+use crate::memory::thread::{FRAME_HELD, Hot};
 use crate::memory::{state, sys};
-use crate::record::deep;
 use sptrace_wire::control::hole;
+use sptrace_wire::plan::MOST_KEPT;
 use sptrace_wire::values::ERRORS;
 
 /// A call with a payload is about to be made at a place of the slot `id`: `rsp` is the stack
@@ -79,23 +78,18 @@ fn given(
     (rsp, stamp): (u64, u64),
 ) -> u32 {
     let word = |source: u8| arguments.get(usize::from(source)).copied().unwrap_or(0);
-    let [first, second] = exit.kept.map(word);
-    let kept = [first, second, stamp].map(|word| (FRAME_KEPT, word));
-    let mut pushed = 0;
-    for (id, word) in kept.into_iter().chain([(FRAME_HELD, 0)]) {
-        if deep::has_room(hot, rsp) {
-            shadow::push(hot, rsp - 1, id, word);
-            pushed += 1;
-        }
-    }
-    let given = match exit.code != 0 && pushed == KEPT_FRAMES {
+    let mut words = [0; MOST_KEPT];
+    let count = call_values::fill(&mut words, exit.of.kept_sources().map(word));
+    let words = words.get(..count).unwrap_or(&[]);
+    let pushed = exits::push_kept(hot, rsp, words, stamp, (FRAME_HELD, 0));
+    let given = match exit.code != 0 && pushed.is_ok() {
         true => {
             exits::find_texts(hot, exit.texts, f);
             exits::run_at(hot, exit.code, f, vectors)
         }
         false => UNDECIDED,
     };
-    for _ in 0..pushed {
+    for _ in 0..pushed.unwrap_or_else(|pushed| pushed) {
         hot.pop();
     }
     given

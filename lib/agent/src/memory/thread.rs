@@ -31,11 +31,12 @@ pub const FRAME_QUIET_HELD: u64 = FRAME_OPEN | FRAME_VALUES | 1 << 45;
 /// In a frame of what the payload of a return has kept: a word, or nothing.
 pub const FRAME_KEPT: u64 = FRAME_OPEN | FRAME_VALUES | 1 << 42;
 /// The innermost frame of a call without a record whose return has a payload. Below it are its time
-/// stamp and two words, each in a [`FRAME_KEPT`], and the call's own [`FRAME_QUIET_HELD`].
+/// stamp and two words, each in a [`FRAME_KEPT`], more such words where the slow path has kept
+/// them, and the call's own [`FRAME_QUIET_HELD`].
 pub const FRAME_HELD: u64 = FRAME_OPEN | FRAME_VALUES | 1 << 43;
 /// The same of a call that has a record, or of what a call has jumped to, without the lowest.
 pub const FRAME_HELD_RECORDED: u64 = FRAME_OPEN | FRAME_VALUES | 1 << 44;
-/// Frames of what a call keeps for the payload of its return.
+/// Frames of what a call keeps for the payload of its return, at least.
 pub const KEPT_FRAMES: usize = 4;
 /// Bytes of the shadow stack in a thread block: address space for half a million frames (8 MB of
 /// stack hold no more: a frame is at least 16 bytes). A deeper one moves: see
@@ -178,6 +179,8 @@ pub struct Hot {
     /// The innermost frame of the call whose payload of the return has run in a common routine, and
     /// has bidden something; 0: there is none.
     pub has_bidden: Word,
+    /// Where the switches of values are ([`sptrace_wire::levels::SWITCHES`]).
+    pub switches: Word,
     /// The thread reads the program's memory where it lies: where the door keeps rbp. 0: it does
     /// not. See [`crate::memory::reading`].
     pub reading: Word,
@@ -210,6 +213,7 @@ const _: () = assert!(HOT + offset_of!(Hot, counters) == block::COUNTERS as usiz
 const _: () = assert!(HOT + offset_of!(Hot, told) == block::TOLD as usize);
 const _: () = assert!(HOT + offset_of!(Hot, bids) == block::BIDS as usize);
 const _: () = assert!(HOT + offset_of!(Hot, has_bidden) == block::HAS_BIDDEN as usize);
+const _: () = assert!(HOT + offset_of!(Hot, switches) == block::SWITCHES as usize);
 
 /// The hot page of the block at `block`.
 ///

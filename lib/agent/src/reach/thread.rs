@@ -14,6 +14,7 @@ use crate::reach::areas;
 use crate::record::{chunk, deep, question, settle};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::control::*;
+use sptrace_wire::levels::SWITCHES_OFFSET;
 use sptrace_wire::record;
 
 /// The block that gs points at, if it does.
@@ -251,6 +252,7 @@ fn begin_stream(hot: &Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool 
     hot.lost.set(0);
     hot.tables.set(tables_of(stream));
     hot.counters.set(&raw const p.counters as u64);
+    hot.switches.set(p.arena() + SWITCHES_OFFSET);
     hot.acted.set(0);
     // The thread before may have ended in a call.
     reading::over(hot, u64::MAX);

@@ -139,6 +139,7 @@ impl<W: Write> Collector<W> {
     pub fn begin_with(&mut self, levels: &[(String, Level)]) {
         if let Some(watch) = &mut self.watch {
             watch.bidden.extend_from_slice(levels);
+            self.shown.begin_with(levels);
         }
     }
 
@@ -179,6 +180,7 @@ impl<W: Write> Collector<W> {
             watch.counted = counted;
         }
         self.match_new(&mut watch);
+        self.tell_switches();
         // A call that is an event must be seen.
         let writer = &self.recorder.writer;
         let needed = &watch.needed;
@@ -226,9 +228,12 @@ impl<W: Write> Collector<W> {
         };
         self.match_new(&mut watch);
         let known = watch.bidden.iter().find(|(of, _)| of == glob);
-        let before = known.map_or(Level::Recorded, |(_, level)| *level);
+        let before = known.map_or(Level::Recorded, |(_, level)| plainly(*level));
         watch.bidden.retain(|(of, _)| of != glob);
         watch.bidden.push((glob.to_owned(), level));
+        let has_switched = self.switch_values(arena, &watch.bidden, glob);
+        self.tell_switches();
+        let level = plainly(level);
         let mut pids: Vec<u32> = self.streams.iter().flatten().map(|s| s.lane.pid).collect();
         pids.sort_unstable();
         pids.dedup();
@@ -250,7 +255,7 @@ impl<W: Write> Collector<W> {
         }
         arena.tell_wishes();
         self.watch = Some(watch);
-        before != level
+        before != level || has_switched
     }
 
     /// Functions that are named by now get the levels that were bidden before.
@@ -269,7 +274,7 @@ impl<W: Write> Collector<W> {
         let all = self.functions_for(&watch.bidden);
         let new = all.into_iter().filter(|(function, _)| function.0 >= from);
         for (function, level) in new.filter(|(f, _)| !watch.needed.contains(f)) {
-            watch.governor.bid(function, level);
+            watch.governor.bid(function, plainly(level));
         }
     }
 
@@ -382,6 +387,7 @@ impl<W: Write> Collector<W> {
     /// its pid.
     pub(super) fn forget_levels(&mut self, pid: u32, process: u32) {
         self.off_times.retain(|(of, _), _| *of != pid);
+        self.shown.forget(pid);
         if let Some(tally) = &mut self.recorder.tally {
             tally.forget(pid);
         }
@@ -402,7 +408,7 @@ impl<W: Write> Collector<W> {
             return;
         };
         let level = match wish.level {
-            Level::Recorded => RECORDED,
+            Level::Recorded | Level::Plain => RECORDED,
             Level::Counted | Level::InOrder => COUNTED,
             Level::Off => OFF,
         };
@@ -456,6 +462,14 @@ impl<W: Write> Collector<W> {
         let loaded = &self.book.processes.get(&pid)?.loaded;
         let loaded = loaded.iter().rev().find(|l| l.module == module)?;
         Some(svma.wrapping_add(loaded.bias))
+    }
+}
+
+/// What a level is where values are not looked at: whether they are shown is no matter of slots.
+fn plainly(level: Level) -> Level {
+    match level {
+        Level::Plain => Level::Recorded,
+        level => level,
     }
 }
 

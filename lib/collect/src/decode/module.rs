@@ -35,6 +35,8 @@ pub struct Module {
     switching: Vec<FunctionId>,
     callers: Callers,
     valued: HashSet<u64>,
+    /// Numbers of the switches of values, by where their functions begin.
+    pub switches: Vec<(u64, u16)>,
     /// Calls whose ends are not recorded, because their caller keeps its return addresses.
     pub calls_without_end: u64,
     /// First svma of the plan's offsets.
@@ -78,6 +80,7 @@ impl Module {
             switching: Vec::new(),
             callers: tables.callers,
             valued: tables.valued,
+            switches: tables.switches,
         }
     }
 

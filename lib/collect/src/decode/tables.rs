@@ -29,6 +29,8 @@ pub struct Tables {
     pub callers: Callers,
     /// Functions at whose calls something runs, or whose values are kept.
     pub valued: HashSet<u64>,
+    /// Numbers of the switches of values, by where their functions begin.
+    pub switches: Vec<(u64, u16)>,
 }
 
 impl Tables {
@@ -55,11 +57,24 @@ impl Tables {
                 callees,
                 entries,
                 valued,
+                switches: switches(view),
                 callers: callers.unwrap_or_else(|| Callers::of(view)),
             };
             (Some(tables), given)
         })
     }
+}
+
+fn switches(plan: PlanView<'_>) -> Vec<(u64, u16)> {
+    let base = plan.header().base_svma;
+    let Some(values) = ValuesView::new(plan.values()) else {
+        return Vec::new();
+    };
+    let all = (0..values.head.functions).map_while(|i| values.get(i));
+    let switched = all.filter(|of| of.switch != 0);
+    switched
+        .map(|of| (base + u64::from(of.entry), of.switch))
+        .collect()
 }
 
 fn read_places(plan: PlanView<'_>) -> (Places, Vec<u64>) {

@@ -330,6 +330,7 @@ impl Compared<'_> {
             Entry {
                 kept: None,
                 wanted: Some(wanted),
+                ..
             } => match self.word(wanted.clone(), call) {
                 0 => UNWANTED,
                 _ => WANTED,
@@ -372,6 +373,7 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
     let entry = Entry {
         wanted: wanted.as_ref(),
         kept: kept.as_deref(),
+        ..Entry::default()
     };
     let made = acts_code(&acts, &tables, THREAD, entry);
     let code = made.unwrap_or_else(|error| panic!("{error}: {acts:?}"))?;
@@ -427,6 +429,7 @@ pub fn compare_at_calls(choices: &mut dyn Choices, pages: &CodePages, met: &mut 
             let kept = kept.iter().flatten();
             let kept = kept.map(|source| compared.word((*source).into(), &call));
             let kept: Vec<u64> = kept.collect();
+            let kept = &kept[..kept.len().min(words.len())];
             assert_eq!(words[..kept.len()], kept[..], "{acts:?}\n{entry:?}");
             met.held += 1;
         }
@@ -538,7 +541,7 @@ pub fn compare_at_returns(
     let mut sums = Sums::new();
     let mut variables = Variables::default();
     for _ in 0..12 {
-        let mut kept = [random.place(&nothing), random.place(&nothing)];
+        let mut kept: [u64; MOST_KEPT] = std::array::from_fn(|_| random.place(&nothing));
         if random.below(2) == 0 {
             kept[1] = kept[0];
         }
@@ -580,7 +583,7 @@ pub fn compare_at_returns(
         call.result = random.place(&nothing);
         call.errno = errno as u32;
         call.variables = variables.clone();
-        call.kept[..2].copy_from_slice(&kept);
+        call.kept = kept;
         let told = told_of(&acts, &call, &nothing, true);
         put(THREAD.told, told.as_ptr() as u64);
         for (number, (word, length)) in (0..).zip(acts.texts()) {

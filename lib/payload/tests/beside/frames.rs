@@ -13,12 +13,13 @@ const VALUES: u64 = 1 << 60;
 /// The stack pointer of the outermost frame, and of a barrier.
 const NO_STACK: u64 = u64::MAX;
 
-/// The innermost frames of a held call: two words, the time stamp, and its row's function. `rsp`:
-/// the stack pointer of the call.
-pub fn held(rsp: u64, kept: [u64; 2], stamp: u64) -> Vec<u64> {
+/// The innermost frames of a held call: words, the first two of them last, the time stamp, and its
+/// row's function. `rsp`: the stack pointer of the call.
+pub fn held(rsp: u64, kept: [u64; 6], stamp: u64) -> Vec<u64> {
     let frames = [kept[0], kept[1], stamp, 0x40_0000];
     let id = OPEN | VALUES | 1 << 42;
-    let frames = frames.into_iter();
+    let more = kept[2..].iter().rev().copied();
+    let frames = more.chain(frames);
     frames.flat_map(|word| [rsp - 1, id, word]).collect()
 }
 

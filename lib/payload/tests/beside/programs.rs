@@ -104,7 +104,7 @@ pub fn run(pages: &Pages, code: &[u8], program: &Program, call: &Call) -> Outcom
     saved[at(RESULT)] = call.result;
     saved[at(STACK_POINTER)] = call.stack_pointer;
     saved[at(VECTORS)..][..8].copy_from_slice(&call.vectors);
-    saved[at(KEPT)..][..4].copy_from_slice(&call.kept);
+    saved[at(KEPT)..][..call.kept.len()].copy_from_slice(&call.kept);
     saved[at(READER)] = read as *const () as u64;
     saved[at(TEXT_READER)] = read_text as *const () as u64;
     let most = most_bytes(program);
@@ -130,8 +130,9 @@ pub fn run(pages: &Pages, code: &[u8], program: &Program, call: &Call) -> Outcom
         out[most..].iter().all(|b| *b == 0xaa),
         "wrote more than it may"
     );
-    let mut kept = [0; 4];
-    kept.copy_from_slice(&saved[at(KEPT)..][..4]);
+    let mut kept = call.kept;
+    let words = kept.len();
+    kept.copy_from_slice(&saved[at(KEPT)..][..words]);
     Outcome {
         is_wanted: given & WANTED != 0,
         has_faulted: given & FAULTED != 0,
@@ -202,7 +203,7 @@ impl Random<'_> {
             2 => Source::Result,
             3 => Source::SecondResult,
             4 => Source::StackPointer,
-            5 => Source::Kept(self.choices.below(4) as u8),
+            5 => Source::Kept(self.choices.below(KEPT_COUNT.into()) as u8),
             _ => Source::Argument(self.choices.below(6) as u8),
         }
     }
@@ -246,7 +247,10 @@ impl Random<'_> {
         let tag = self.choices.next() as u8;
         match self.choices.below(if depth < 3 { 7 } else { 5 }) {
             0 => Statement::Set(self.choices.below(8) as u8, self.expression(1)),
-            1 => Statement::Keep(self.choices.below(4) as u8, self.expression(1)),
+            1 => Statement::Keep(
+                self.choices.below(KEPT_COUNT.into()) as u8,
+                self.expression(1),
+            ),
             2 => Statement::Word {
                 tag,
                 value: self.expression(0),
@@ -347,7 +351,7 @@ pub fn compare_in_place(choices: &mut dyn Choices, pages: &Pages) -> Option<u32>
     let mut random = Random { choices, pages };
     let program = random.small_program();
     let call = random.call();
-    let code = in_place(&program).ok()??;
+    let code = in_place(&program, None).ok()??;
     let want = interpret(&program, &call, pages);
     let mut record = vec![FREE; 2 * program.words.len() + 1];
     let decided = match code.decides.is_empty() {

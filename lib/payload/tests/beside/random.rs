@@ -53,7 +53,7 @@ impl Random<'_> {
                 7 => Source::SelfTime(SELF_WORD),
                 6 => Source::Elapsed,
                 5 => self.variable(),
-                0 => Source::Kept(self.below(2) as u8),
+                0 => Source::Kept(self.below(MOST_KEPT as u64) as u8),
                 1 => Source::SecondResult,
                 2 => Source::Errno,
                 3 => Source::Thread,

@@ -13,7 +13,7 @@ use crate::policy::{Bid, Deed, Level};
 /// Of a level that there is not, and which there are.
 pub const NO_SUCH_LEVEL: &str = "there is no such level";
 /// See there.
-pub const LEVELS: &str = "write \"record\", \"count\" or \"off\"";
+pub const LEVELS: &str = "write \"values\", \"record\", \"count\" or \"off\"";
 
 /// How they are written.
 const FORMS: &str = "write c.start(), c.stop(), c.dump() or c.level(GLOB, LEVEL)";

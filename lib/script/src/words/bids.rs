@@ -45,8 +45,10 @@ pub fn add(all: &mut Vocabulary<'_>) {
     }
     all.function(
         "c.level(GLOB, LEVEL)",
-        "count the calls of functions (\"count\"), leave them out (\"off\"), or record them again (\"record\"), in all \
-         processes, from when the host has heard of it on: within some ms. What is off costs nothing where an \
+        "count the calls of functions (\"count\"), leave them out (\"off\"), record them again without the values that \
+         values(SPEC) and results(SPEC) keep (\"record\"), or with them (\"values\"), in all \
+         processes, from when the host has heard of it on: within some ms. A call that began with values ends with \
+         its result. What is off costs nothing where an \
          instruction in the same module names the function, and is counted at all other places, as through \
          the PLT; what only such functions call is not reached. The last that was asked for a function counts. No \
          call is missed or counted twice meanwhile; calls through pointers stay recorded, and so do functions that \

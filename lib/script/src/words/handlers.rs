@@ -263,9 +263,10 @@ fn add_payloads(all: &mut Vocabulary<'_>) {
         "the same when one of these functions returns, with what is known then: c.result, as wide \
          as the function's prototype says or as a whole register, c.elapsed in nanoseconds (compare \
          it with 5.us), c.self_time, which is c.elapsed less the time of those calls inside at whose return \
-         a payload asks for c.self_time, too (with at(\"*\") all that are seen; it takes one of the two \
+         a payload asks for c.self_time, too (with at(\"*\") all that are seen; it takes one of the six \
          arguments and two of the variables), c.errno, which means something where the result says that the call has \
-         failed, and of the call's arguments two, as they were when it began. c.str(N), fields, and comparisons with texts see \
+         failed, and of the call's arguments six, as they were when it began; where more than two are used, each call takes \
+         some microseconds. c.str(N), fields, and comparisons with texts see \
          what is there at the return, up to the first zero byte; c.result_str() is the text that the result points to, and c.result == TEXT \
          compares it. c.record() is refused: \
          the beginning of the call has passed. A call that an exception or longjmp leaves does not \

@@ -145,7 +145,8 @@ fn add_level(all: &mut Vocabulary<'_>) {
         "level(GLOB, LEVEL)",
         "count the calls of functions that fit (\"count\"), or leave them out as soon as one of them was seen (\"off\"), \
          from the beginning; \"record\" makes an exception of an earlier glob, as in level(\"*\", \"count\"); \
-         level(\"parse_*\", \"record\"). The last one that fits counts. Some milliseconds of calls may be recorded \
+         level(\"parse_*\", \"record\"), and leaves out the values that values(SPEC) and results(SPEC) keep; \"values\" \
+         keeps them. The last one that fits counts. Some milliseconds of calls may be recorded \
          first. What holds of c.level(GLOB, LEVEL), by which payloads change it, holds here",
         move |glob: &str, level: &str| -> Result<(), Failure> {
             settled(&shared)?;

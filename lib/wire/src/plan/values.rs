@@ -41,7 +41,9 @@ pub const TEXTS: usize = 4;
 pub const NO_TEXT: u16 = 0;
 /// In a text of [`FunctionValues::exit_texts`], in place of the number of a word that is kept: at
 /// the result.
-pub const RESULT_TEXT: u8 = 2;
+pub const RESULT_TEXT: u8 = 7;
+/// Words of a call that its return may need.
+pub const MOST_KEPT: usize = 6;
 /// In place of a text of [`FunctionValues::texts`]: how many recorded calls are open around the
 /// call.
 pub const DEPTH: (u8, u16) = (6, 1);
@@ -261,16 +263,18 @@ layout! {
         /// Bytes of the part that adds to tables when a call returns, behind the others; 0: there
         /// is none.
         pub exit_bytes: u16,
-        /// The sources of the words that this part needs of the call; [`NO_SOURCE`]: none.
-        pub kept_first: u8,
-        /// The second of them.
-        pub kept_second: u8,
+        /// The sources of the words that this part needs of the call, one a byte from the lowest
+        /// on; [`NO_SOURCE`]: none.
+        pub kept: u64,
+        /// How many there are: two at least, which the common routines keep.
+        pub kept_words: u8,
         /// 1: this part asks for errno, which the slow path alone looks for.
         pub exit_needs_errno: u8,
         /// 1: it asks how long the call took.
         pub exit_needs_clock: u8,
         /// 1: the slow path runs the part that decides, at every call: it compares texts, or says
-        /// what is to be done to the call ([`crate::control::block::ACTIVE`]).
+        /// what is to be done to the call ([`crate::control::block::ACTIVE`]), or its return needs
+        /// more than two words of it.
         pub acts_slowly: u8,
         /// Where its acts are for the slots of calls that have no frame.
         pub slot_acts: SlotActs,
@@ -280,6 +284,9 @@ layout! {
         /// The same of those that the part for the return asks for, which the slow path runs then:
         /// in place of the argument the number of a word that is kept, or [`RESULT_TEXT`].
         pub exit_texts: u64,
+        /// Number of the switch of its values ([`crate::levels::SWITCHES`]); 0: they are always
+        /// recorded.
+        pub switch: u16,
     }
 }
 
@@ -305,6 +312,13 @@ impl FunctionValues {
             0..8 => self.sources_low |= bits,
             _ => self.sources_high |= bits,
         }
+    }
+
+    /// The sources of what is kept of a call for its return, as many as there are.
+    pub fn kept_sources(&self) -> impl Iterator<Item = u8> {
+        let kept = self.kept.to_le_bytes();
+        kept.into_iter()
+            .take(usize::from(self.kept_words).min(MOST_KEPT))
     }
 
     /// What its memory is read by.
