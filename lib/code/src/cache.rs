@@ -8,7 +8,7 @@
 //! a folder of all users, by its build id (`cache/shared.rs`), and is copied from there.
 //!
 //! ```text
-//! offset 0   Header (cache/layout.rs): magic, versions, stamp, hashes, sizes, summary
+//! offset 0   Header (cache/layout.rs): magic, versions, stamp, hashes, sizes, summary, plan's head
 //!            names, one block of LZ4: NameRecord[name_count]      12 bytes each
 //!                                     ImportRecord[import_count]   8 bytes each
 //!                                     strings, to the end
