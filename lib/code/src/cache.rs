@@ -8,7 +8,7 @@
 //! a folder of all users, by its build id (`cache/shared.rs`), and is copied from there.
 //!
 //! ```text
-//! offset 0   Header (cache/layout.rs): magic, versions, stamp, hashes, sizes, summary
+//! offset 0   Header (cache/layout.rs): magic, versions, stamp, hashes, sizes, summary, plan's head
 //!            names, one block of LZ4: NameRecord[name_count]      12 bytes each
 //!                                     ImportRecord[import_count]   8 bytes each
 //!                                     strings, to the end
@@ -49,7 +49,7 @@ use files::Readers;
 use layout::{Stamp, encode};
 
 /// Changes whenever the layout of the file or the meaning of an analysis does.
-const FORMAT_VERSION: u32 = 10;
+const FORMAT_VERSION: u32 = 11;
 
 /// Makes of an image and its analysis what is kept beside them: the plan.
 pub type MakePlan<'a> = &'a dyn Fn(&Object<'_>, &Analysis) -> Vec<u8>;
@@ -103,6 +103,13 @@ pub fn load_or_build(
         }
     }
     Cached::new(content, &image.stamp).ok_or_else(|| CodeError::TooLarge(elf_path.to_owned()))
+}
+
+/// What the user's own folder has of the image at `elf_path`, if it has it.
+pub fn kept(places: &Places, elf_path: &Path, plan_version: u32) -> Option<Cached> {
+    let metadata = fs::metadata(elf_path).ok().filter(fs::Metadata::is_file)?;
+    let stamp = Stamp::new(&metadata, FORMAT_VERSION, plan_version);
+    open(places.own.as_deref()?, own_user()?, &stamp)
 }
 
 /// Analyses the image at `elf_path` and puts that into `folder` for all users, who must be able to

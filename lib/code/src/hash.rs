@@ -15,9 +15,9 @@ const MULTIPLIER: u64 = 0xff51_afd7_ed55_8ccd;
 #[must_use]
 pub fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
     let mut lanes = SEEDS.map(|s| s ^ seed);
-    let blocks = bytes.chunks_exact(32);
+    let (blocks, rest) = bytes.as_chunks::<32>();
     let mut last = [0u8; 32];
-    last[..blocks.remainder().len()].copy_from_slice(blocks.remainder());
+    last[..rest.len()].copy_from_slice(rest);
     for block in blocks {
         mix_block(&mut lanes, block);
     }
@@ -29,13 +29,9 @@ pub fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
     hash ^ (hash >> 29)
 }
 
-fn mix_block(lanes: &mut [u64; 4], block: &[u8]) {
-    for (lane, word) in lanes.iter_mut().zip(block.chunks_exact(8)) {
-        let word = word
-            .iter()
-            .rev()
-            .fold(0, |value, byte| value << 8 | u64::from(*byte));
-        *lane = mix(*lane, word);
+fn mix_block(lanes: &mut [u64; 4], block: &[u8; 32]) {
+    for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<8>().0) {
+        *lane = mix(*lane, u64::from_le_bytes(*word));
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sptrace_addr::Svma;
 use sptrace_code::{
-    Analysis, Cached, CodeError, Places, analyze, clear, fill, image_of, list, load_or_build,
+    Analysis, Cached, CodeError, Places, analyze, clear, fill, image_of, kept, list, load_or_build,
 };
 use sptrace_image::Object;
 
@@ -80,6 +80,17 @@ fn cached_analysis_equals_the_built_one() {
         assert_eq!(cached.import_at(stub.got_slot), Some(name.as_str()));
         assert_eq!(cached.import_at(Svma(stub.got_slot.0 + 1)), None);
     }
+}
+
+#[test]
+fn what_is_kept_is_found_without_being_made() {
+    let folder = Folder::new("kept");
+    let places = Places::only(folder.0.clone());
+    assert!(kept(&places, IMAGE.as_ref(), 1).is_none());
+    load(&folder.0, IMAGE.as_ref(), 1);
+    let found = kept(&places, IMAGE.as_ref(), 1).expect("it was made just now");
+    assert!(PLAN.starts_with(found.plan_head()));
+    assert!(kept(&places, IMAGE.as_ref(), 2).is_none());
 }
 
 #[test]

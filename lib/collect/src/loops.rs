@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use sptrace_patch::special;
 use sptrace_tracee::TraceeError;
 use sptrace_tracee::arena::{Role, futex_wait, tell_of_death};
 use sptrace_wire::control::HOST_STOPPED;
@@ -124,6 +125,10 @@ pub fn drain_loop(shared: &Shared) {
 pub fn answer_loop(shared: &Shared) {
     if shared.reactor.is_idle() {
         limits::own_descriptors(&[shared.wake]);
+    }
+    if shared.filters.makes_hooks() {
+        // While the program is being prepared.
+        special::get_ready();
     }
     let control = shared.arena.control();
     loop {

@@ -7,7 +7,7 @@
 //! | `load.rs` | the file of a module, as it can be opened from here |
 //! | `filters.rs`, `decide.rs` | which functions are recorded |
 //! | `details.rs` | what takes longer to find out of a function |
-//! | `mappings.rs`, `placement.rs` | what lies where, and where there is room |
+//! | `mappings.rs`, `snapshots.rs`, `placement.rs` | what lies where, and where there is room |
 
 pub mod answer;
 pub mod decide;
@@ -16,3 +16,4 @@ pub mod filters;
 pub mod load;
 pub(crate) mod mappings;
 pub mod placement;
+pub(crate) mod snapshots;

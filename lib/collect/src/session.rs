@@ -32,7 +32,7 @@ use crate::latecomers::Latecomers;
 use crate::live::gate::jump::GateJump;
 use crate::loops;
 use crate::modules::filters::Filters;
-use crate::modules::load::Preparing;
+use crate::modules::snapshots::Snapshots;
 use crate::open_files;
 use crate::outcome::Outcome;
 use crate::output::{self, Opened, Output};
@@ -262,7 +262,7 @@ impl Session {
             stopped: OnceLock::new(),
             end_tsc: AtomicU64::new(u64::MAX),
             reactor,
-            preparing: Preparing::default(),
+            snapshots: Snapshots::default(),
             left_out: Mutex::default(),
             injected: AtomicU64::default(),
             is_launched: AtomicBool::default(),

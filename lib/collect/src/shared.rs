@@ -24,10 +24,10 @@ use sptrace_wire::plan::PlanHeader;
 use crate::bids::Bids;
 use crate::clock;
 use crate::collector::Collector;
-use crate::decode::tables::Tables;
 use crate::disk::DiskWatch;
 use crate::modules::filters::Filters;
-use crate::modules::load::{self, Preparing};
+use crate::modules::load;
+use crate::modules::snapshots::Snapshots;
 use crate::numbers::Numbers;
 use crate::outcome::Outcome;
 use crate::output::Output;
@@ -68,8 +68,8 @@ pub struct Shared {
     pub(crate) bids: Bids,
     /// What events lead to.
     pub reactor: Reactor,
-    /// Questions of a process that is being prepared.
-    pub(crate) preparing: Preparing,
+    /// What processes that ask had mapped.
+    pub(crate) snapshots: Snapshots,
     /// Analyses that take long.
     pub(crate) progress: Progress,
     /// Modules that are not traced, and why.
@@ -93,6 +93,14 @@ impl Shared {
     /// The collector; its lock is never poisoned for good: what a panicking thread left is still a
     /// trace.
     pub fn lock(&self) -> MutexGuard<'_, Collector<Output>> {
+        let mut collector = self.lock_to_answer();
+        collector.read_plans();
+        collector
+    }
+
+    /// The same for who answers a process that waits: of modules that it has asked for just now,
+    /// nothing can be looked up.
+    pub(crate) fn lock_to_answer(&self) -> MutexGuard<'_, Collector<Output>> {
         let turn = self.turn.lock();
         let collector = self.collector.lock();
         drop(turn);
@@ -128,9 +136,7 @@ impl Shared {
             plan = with_values(&plan, &values.section(first)).unwrap_or(plan);
         }
         self.sign(&mut plan);
-        let (tables, plan_offset) = Tables::of_beside(&plan, || self.arena.add_plan(&plan));
-        let plan_offset = plan_offset.ok_or("no room for its plan")?;
-        let tables = tables.ok_or("no plan could be made")?;
+        let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
         log::debug!(
             "process {pid} asks for {}: a plan of {} bytes",
             m.path,
@@ -142,7 +148,7 @@ impl Shared {
                 m.file.clone(),
                 &m.path,
                 cached,
-                tables,
+                plan,
                 plan_offset,
             )
             .ok_or("no plan could be made")
@@ -203,7 +209,8 @@ impl Shared {
 
     /// `run -F`: must the agent know this file before control comes there?
     pub fn must_be_known(&self, m: &Mapping, file: &Path) -> bool {
-        self.filters.must_be_known(&m.file, file)
+        let has_specials = || load::has_specials(&self.options.cache, file, self.plans());
+        self.filters.must_be_known(&m.file, file, &has_specials)
     }
 
     /// Must the agent know the module at `m`: is it among those asked for, or does something happen

@@ -56,7 +56,7 @@ fn tables(plan: &[u8]) -> Option<[Table; 2]> {
     };
     // Templates follow one another; other arguments do not.
     let has_template =
-        |record: &[u8]| PlanSite::read(record).is_some_and(|s| s.form == SiteForm::Template);
+        |record: &[u8]| record.get(PlanSite::FORM_OFFSET) == Some(&(SiteForm::Template as u8));
     let (functions, sites) = (PlanFunction::BYTES, PlanSite::BYTES);
     Some([
         table(h.functions_offset, h.functions, functions, |_| true),
@@ -94,14 +94,20 @@ fn spread(rows: &[u8], columns: &mut [u8], table: &Table) {
 fn gather(columns: &[u8], rows: &mut [u8], table: &Table) {
     let rest_bytes = table.record_bytes - WORDS_BYTES;
     let count = rows.len() / table.record_bytes;
+    let (spread, rest) = columns.split_at(WORDS_BYTES * count);
+    // A program waits for this: of its plan, which may have a million records, as little is done
+    // for each as can be.
+    let of_word = |k: usize| -> [&[u8]; 4] {
+        std::array::from_fn(|b| &spread[(4 * k + b) * count..][..count])
+    };
+    let words: [[&[u8]; 4]; WORDS] = std::array::from_fn(of_word);
     let mut before = [0u32; WORDS];
-    for (i, record) in rows.chunks_exact_mut(table.record_bytes).enumerate() {
-        let rest = WORDS_BYTES * count + rest_bytes * i;
-        record[WORDS_BYTES..].copy_from_slice(&columns[rest..rest + rest_bytes]);
+    let records = rows.chunks_exact_mut(table.record_bytes);
+    for (i, (record, rest)) in records.zip(rest.chunks_exact(rest_bytes)).enumerate() {
+        record[WORDS_BYTES..].copy_from_slice(rest);
         let is_chained = (table.is_chained)(record);
-        for k in 0..WORDS {
-            let byte = |b| columns[(4 * k + b) * count + i];
-            let distance = u32::from_le_bytes(std::array::from_fn(byte));
+        for (k, [a, b, c, d]) in words.iter().enumerate() {
+            let distance = u32::from_le_bytes([a[i], b[i], c[i], d[i]]);
             let counts = k < 2 || is_chained;
             let word = distance.wrapping_add(if counts { before[k] } else { 0 });
             if counts {

@@ -230,6 +230,11 @@ pub struct Joined {
     pub slot_entry: u32,
 }
 
+/// Has ready what the first look at an instruction needs, which takes some milliseconds.
+pub fn get_ready() {
+    drop(Decoder::with_ip(64, &[], 0, DecoderOptions::NONE));
+}
+
 /// True if something may lie below the stack pointer at the entry of the function in `[entry,
 /// end)`, where a hook would push: an argument, since what it does there first is to read; or what
 /// it has put there itself before it jumped back to its entry.

@@ -13,7 +13,9 @@ use sptrace_wire::levels::{
     Entry, LEVELS, LEVELS_OFFSET, SWITCHES, SWITCHES_OFFSET, UNTOLD, VALUES_LEFT_OUT, VALUES_SHOWN,
 };
 use sptrace_wire::{MAGIC, VERSION};
+use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -35,6 +37,8 @@ pub struct Arena {
     commands: Mutex<Vec<CommandPlace>>,
     /// Wishes that were written.
     wished: AtomicU64,
+    /// Regions of counts that were taken at any time: the first ones.
+    regions_seen: AtomicU32,
 }
 
 /// Room among the plans that a command has, or had.
@@ -152,6 +156,7 @@ impl Arena {
             chunks_used: AtomicU32::new(0),
             commands: Mutex::default(),
             wished: AtomicU64::new(0),
+            regions_seen: AtomicU32::new(0),
         };
         arena.prepare(options);
         Ok(arena)
@@ -247,18 +252,26 @@ impl Arena {
         unsafe { &*self.base.add(offset).cast::<Bid>() }
     }
 
-    /// The heads of all regions of counts, by their numbers.
+    /// The heads of all regions of counts that were ever taken, by their numbers. Who needs one
+    /// takes the first that is free, and only we give them back: before one that was never taken
+    /// there is none that we have not seen. The others are not touched: each touch would be a page.
     pub fn regions(&self) -> impl Iterator<Item = (u32, &RegionHead)> {
+        let is_taken = |i: &u32| self.region(*i).state.load(Ordering::Acquire) != 0;
+        let seen = self.regions_seen.load(Ordering::Relaxed);
+        let more = (seen..self.size.regions).take_while(is_taken).count() as u32;
+        self.regions_seen.fetch_max(seen + more, Ordering::Relaxed);
+        (0..seen + more).map(|i| (i, self.region(i)))
+    }
+
+    fn region(&self, i: u32) -> &RegionHead {
         // SAFETY: within the arena; shared by atomics.
-        (0..self.size.regions).map(|i| (i, unsafe { &*self.region_at(i).cast::<RegionHead>() }))
+        unsafe { &*self.region_at(i).cast::<RegionHead>() }
     }
 
     /// The cells of a process's edges that are taken, and its head's words before them. The program
     /// may have written anything there: at most all words of the region.
     pub fn used_cells(&self, i: u32) -> &[AtomicU64] {
-        // SAFETY: within the arena; shared by atomics.
-        let head = unsafe { &*self.region_at(i).cast::<RegionHead>() };
-        let used = head.next.load(Ordering::Acquire) as usize;
+        let used = self.region(i).next.load(Ordering::Acquire) as usize;
         let all = self.cells(i);
         all.get(..used).unwrap_or(all)
     }
@@ -432,17 +445,13 @@ impl Arena {
         if at + size > self.size.bytes {
             return None;
         }
-        self.populate(at, size);
-        self.write(at, bytes);
+        // By the file: its pages come whole, and need not be mapped here. (A limit of the size of
+        // files may forbid that.)
+        let file = self.fd.try_clone().map(File::from);
+        if file.and_then(|file| file.write_all_at(bytes, at)).is_err() {
+            self.write(at, bytes);
+        }
         Some(at)
-    }
-
-    /// Has pages ready that are about to be written, all at once (MADV_POPULATE_WRITE, Linux 5.14).
-    /// Where that is refused, each comes when it is touched.
-    fn populate(&self, at: u64, bytes: u64) {
-        let first = self.base.wrapping_add(at as usize);
-        // SAFETY: our own mapping; nothing that is in it changes.
-        unsafe { libc::madvise(first.cast(), bytes as usize, libc::MADV_POPULATE_WRITE) };
     }
 
     /// Tells the agents what to read of system calls (`sptrace_wire::values`), before there are

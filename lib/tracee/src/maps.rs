@@ -93,6 +93,12 @@ impl LiveMaps {
         self.around(ARENA_AVMA).is_some_and(|m| is_arena(&m))
     }
 
+    /// True if this mapping is there still as it was. False as well where the kernel does not
+    /// answer for single ones.
+    pub fn has_one(&self, m: &Mapping) -> bool {
+        query::has(&self.file, m).unwrap_or(false)
+    }
+
     /// The mapping that holds an address, or the next one.
     pub fn around(&self, address: u64) -> Option<Mapping> {
         query::around(&self.file, address).or_else(|| {
@@ -179,6 +185,12 @@ fn parse(line: &str) -> Option<Mapping> {
         file: (device.to_owned(), inode.parse().ok()?),
         path: path.to_owned(),
     })
+}
+
+/// The mapping of the beginning of the file of which `m` maps a part.
+pub fn first_of<'a>(maps: &'a [Mapping], m: &Mapping) -> Option<&'a Mapping> {
+    let is_it = |f: &&Mapping| f.start <= m.start && f.file == m.file && f.offset == 0;
+    maps.iter().rev().find(is_it)
 }
 
 /// True if `[start, start + bytes)` holds no mapping.

@@ -10,7 +10,7 @@ use crate::memory::{live, sys};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes that are written at once, what lies between two places included.
-const STRETCH: usize = 1024;
+const STRETCH: usize = 4096;
 
 /// It was refused once: no /proc, no room among the descriptors, or a kernel that does not do it
 /// (proc_mem.force_override).

@@ -54,6 +54,11 @@ impl Cached {
         self.unpack(self.header.names.packed_bytes, self.header.plan)
     }
 
+    /// The first bytes of that.
+    pub fn plan_head(&self) -> &[u8] {
+        &self.header.plan_head
+    }
+
     /// Size of the cache file.
     pub fn size_bytes(&self) -> u64 {
         self.content.bytes().len() as u64

@@ -25,6 +25,8 @@ const LONGEST_BUILD_ID: usize = 32;
 /// A debug file with a longer name is not noticed when it appears.
 const LONGEST_LINK: usize = 64;
 const MAGIC: [u8; 8] = *b"SPTCODE\0";
+/// Bytes of a plan that can be read without unpacking it.
+const PLAN_HEAD_BYTES: usize = 128;
 
 /// Identity of an image as the file system tells it, with the versions of what is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -97,6 +99,8 @@ pub(crate) struct Header {
     /// Bytes of the image's path, behind the last part.
     path_bytes: u64,
     pub summary: [u64; 7],
+    /// How the plan begins, for those who need no more; filled up with zeros.
+    pub plan_head: [u8; PLAN_HEAD_BYTES],
 }
 
 /// Where a compressed part ends up and what it was.
@@ -246,7 +250,11 @@ pub(crate) fn encode(
         import_count: u32::try_from(imports.len()).ok()?,
         path_bytes: path.as_os_str().len() as u64,
         summary: summary_words(summary),
+        plan_head: [0; PLAN_HEAD_BYTES],
     };
+    for (to, byte) in header.plan_head.iter_mut().zip(plan) {
+        *to = *byte;
+    }
     if let Some(place) = header.build_id.get_mut(..object.build_id.len()) {
         place.copy_from_slice(object.build_id);
         header.build_id_bytes = object.build_id.len() as u64;

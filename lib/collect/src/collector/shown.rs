@@ -77,24 +77,24 @@ impl Shown {
 
 impl<W: Write> Collector<W> {
     /// The functions of a module that nobody runs yet get what was bidden before.
-    pub(super) fn add_switches(&mut self, arena: &Arena, index: usize) {
+    pub(super) fn add_switches(&mut self, arena: &Arena, index: usize, switches: Vec<(u64, u16)>) {
         let Some(module) = self.book.modules.get(index) else {
             return;
         };
-        for (svma, number) in &module.switches {
+        for (svma, number) in switches {
             let symbol = module
                 .cached
-                .named_at(Svma(*svma))
+                .named_at(Svma(svma))
                 .map_or("", |named| named.1);
             let name = match symbol {
-                "" => sptrace_code::unnamed(Svma(*svma)),
+                "" => sptrace_code::unnamed(Svma(svma)),
                 symbol => demangle(symbol),
             };
             let mut switched = Switched {
                 module: index,
-                svma: *svma,
+                svma,
                 names: [name, symbol.to_owned()],
-                number: *number,
+                number,
                 is_plain: false,
                 since_tsc: 0,
             };

@@ -1,15 +1,16 @@
 //! A module as the collector sees it: its plan, what each place in its patch area means, and the
 //! trace's numbers for its functions.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::callers::{Caller, Callers};
+use super::callers::Caller;
 use super::names::Naming;
 use super::tables::Tables;
 use sptrace_addr::Svma;
 use sptrace_code::Cached;
 use sptrace_trace::{Function, FunctionId, ModuleId};
+use sptrace_wire::plan::{PlanHeader, PlanView};
 
 pub use super::places::{
     PLACE_ENTRY, PLACE_EXIT, PLACE_IN_ORDER, PLACE_INDIRECT, PLACE_OPEN, PLACE_TAIL, Place, Places,
@@ -27,16 +28,10 @@ pub struct Module {
     pub id: ModuleId,
     /// What the ids in a patch area stand for.
     pub places: Places,
-    callees: Vec<u64>,
-    /// Where functions begin, from the base, sorted.
-    entries: Box<[u32]>,
+    tables: Tables,
     functions: HashMap<u64, FunctionId>,
     /// Those of them that go on with another coroutine and do not come back.
     switching: Vec<FunctionId>,
-    callers: Callers,
-    valued: HashSet<u64>,
-    /// Numbers of the switches of values, by where their functions begin.
-    pub switches: Vec<(u64, u16)>,
     /// Calls whose ends are not recorded, because their caller keeps its return addresses.
     pub calls_without_end: u64,
     /// First svma of the plan's offsets.
@@ -56,11 +51,10 @@ impl Module {
     pub fn new(
         path: String,
         cached: Arc<Cached>,
-        tables: Tables,
+        h: &PlanHeader,
         plan_offset: u64,
         id: ModuleId,
     ) -> Self {
-        let h = &tables.header;
         let base = h.base_svma;
         Self {
             path,
@@ -73,15 +67,16 @@ impl Module {
             text: (base + u64::from(h.text_start), base + u64::from(h.text_end)),
             area_bytes: u64::from(h.area_bytes),
             area_key: h.area_key(),
-            places: tables.places,
-            callees: tables.callees,
-            entries: tables.entries,
+            places: Places::none(h.area_bytes),
+            tables: Tables::default(),
             functions: HashMap::new(),
             switching: Vec::new(),
-            callers: tables.callers,
-            valued: tables.valued,
-            switches: tables.switches,
         }
+    }
+
+    /// What its plan says of places, before anybody looks something up.
+    pub fn read(&mut self, plan: PlanView<'_>) {
+        self.tables = Tables::of(plan, &self.places);
     }
 
     /// The same, of a plan that was made anew: its functions have their numbers already.
@@ -95,14 +90,17 @@ impl Module {
     /// Where the last function begins that does so at or before `svma`.
     pub fn function_start(&self, svma: u64) -> Option<u64> {
         let offset = u32::try_from(svma.checked_sub(self.base_svma)?).ok()?;
-        let after = self.entries.partition_point(|entry| *entry <= offset);
-        let entry = self.entries.get(after.checked_sub(1)?)?;
+        let after = self
+            .tables
+            .entries
+            .partition_point(|entry| *entry <= offset);
+        let entry = self.tables.entries.get(after.checked_sub(1)?)?;
         Some(self.base_svma + u64::from(*entry))
     }
 
     /// Who calls from the place at `offset`.
     pub fn caller(&self, offset: u32) -> Option<Caller> {
-        self.callers.at(offset)
+        self.tables.callers.at(offset)
     }
 
     /// The trace's number of the function at `svma`, if it is named in the trace.
@@ -121,7 +119,10 @@ impl Module {
     /// Its functions that are named in the trace and of which each call is needed: something runs
     /// there, or values are kept.
     pub fn valued(&self) -> impl Iterator<Item = FunctionId> {
-        self.valued.iter().filter_map(|svma| self.named(*svma))
+        self.tables
+            .valued
+            .iter()
+            .filter_map(|svma| self.named(*svma))
     }
 
     /// How many of its functions are named in the trace.
@@ -146,7 +147,7 @@ impl Module {
         } else if self.calls_without_end > 0 {
             Some(format!(
                 "{} functions have no unwind information, their runtime may walk its own stacks: in these {HOW}",
-                self.callers.kept().1
+                self.tables.callers.kept().1
             ))
         } else {
             None
@@ -164,7 +165,7 @@ impl Module {
             return known;
         }
         let site = (place.number()) as usize;
-        let svma = self.callees.get(site).copied().unwrap_or(0);
+        let svma = self.tables.callees.get(site).copied().unwrap_or(0);
         let id = self.function(svma, names);
         self.places.set(offset, place.named(id));
         id
@@ -193,7 +194,7 @@ impl Module {
 
     /// Most of its functions are walked over by a runtime that knows return addresses.
     fn keeps_returns(&self) -> bool {
-        let (all, kept) = self.callers.kept();
+        let (all, kept) = self.tables.callers.kept();
         kept * 2 > all
     }
 

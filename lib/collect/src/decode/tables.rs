@@ -1,8 +1,7 @@
 //! What a plan says of a module, in the tables that the collector looks things up in.
 //!
-//! Given a plan; gives its header, what each place of a patch area means, and who calls from there.
-//! The process that asks for the module waits meanwhile: of a large plan the parts are made at the
-//! same time. Must not know what is looked up, and when.
+//! Given a plan; gives what each place of a patch area means, and who calls from there. The process
+//! that asks for the module does not wait for it. Must not know what is looked up, and when.
 
 use std::collections::HashSet;
 
@@ -12,15 +11,9 @@ use super::places::{
 };
 use sptrace_wire::plan::*;
 
-/// A thread of its own is worth its price from so many bytes of a plan on.
-const LARGE_BYTES: usize = 1 << 20;
-
-/// What is read of a plan.
+/// What is read of a plan, beside the places.
+#[derive(Default)]
 pub struct Tables {
-    /// How it begins.
-    pub header: PlanHeader,
-    /// What the ids in a patch area stand for.
-    pub places: Places,
     /// The direct callees of sites, by their numbers.
     pub callees: Vec<u64>,
     /// Where functions begin, from the base, sorted.
@@ -29,43 +22,26 @@ pub struct Tables {
     pub callers: Callers,
     /// Functions at whose calls something runs, or whose values are kept.
     pub valued: HashSet<u64>,
-    /// Numbers of the switches of values, by where their functions begin.
-    pub switches: Vec<(u64, u16)>,
 }
 
 impl Tables {
-    /// Those of a plan, and what `beside` gives, which is done meanwhile. None: it is not a plan.
-    pub fn of_beside<T>(plan: &[u8], beside: impl FnOnce() -> T) -> (Option<Self>, T) {
-        let Some(view) = PlanView::new(plan) else {
-            return (None, beside());
-        };
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("callers".to_owned());
-            let callers = (plan.len() >= LARGE_BYTES)
-                .then(|| thread.spawn_scoped(scope, || Callers::of(view)).ok())
-                .flatten();
-            let given = beside();
-            let (places, callees) = read_places(view);
-            let entries = view.functions().map(|f| f.entry).collect();
-            let valued = view.functions().filter(|f| f.is_any(FN_VALUES));
-            let base_svma = view.header().base_svma;
-            let valued = valued.map(|f| base_svma + u64::from(f.entry)).collect();
-            let callers = callers.and_then(|thread| thread.join().ok());
-            let tables = Self {
-                header: *view.header(),
-                places,
-                callees,
-                entries,
-                valued,
-                switches: switches(view),
-                callers: callers.unwrap_or_else(|| Callers::of(view)),
-            };
-            (Some(tables), given)
-        })
+    /// Those of a plan; what the ids in a patch area stand for comes into `places`.
+    pub fn of(plan: PlanView<'_>, places: &Places) -> Self {
+        let entries = plan.functions().map(|f| f.entry).collect();
+        let valued = plan.functions().filter(|f| f.is_any(FN_VALUES));
+        let base_svma = plan.header().base_svma;
+        let valued = valued.map(|f| base_svma + u64::from(f.entry)).collect();
+        Self {
+            callees: read_places(plan, places),
+            entries,
+            callers: Callers::of(plan),
+            valued,
+        }
     }
 }
 
-fn switches(plan: PlanView<'_>) -> Vec<(u64, u16)> {
+/// Numbers of the switches of values, by where their functions begin.
+pub fn switches(plan: PlanView<'_>) -> Vec<(u64, u16)> {
     let base = plan.header().base_svma;
     let Some(values) = ValuesView::new(plan.values()) else {
         return Vec::new();
@@ -77,9 +53,8 @@ fn switches(plan: PlanView<'_>) -> Vec<(u64, u16)> {
         .collect()
 }
 
-fn read_places(plan: PlanView<'_>) -> (Places, Vec<u64>) {
+fn read_places(plan: PlanView<'_>, places: &Places) -> Vec<u64> {
     let h = plan.header();
-    let places = Places::none(h.area_bytes);
     let mut callees = vec![0; h.sites as usize];
     for (i, site) in (0..).zip(plan.sites()) {
         let Some((entry, exit)) = plan.ids(&site) else {
@@ -110,8 +85,8 @@ fn read_places(plan: PlanView<'_>) -> (Places, Vec<u64>) {
         set(entry, kind);
         set(exit, PLACE_EXIT);
     }
-    add_hooks(plan, &places, &mut callees);
-    (places, callees)
+    add_hooks(plan, places, &mut callees);
+    callees
 }
 
 /// Hooks count as sites after the others.

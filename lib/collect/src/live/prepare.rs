@@ -240,9 +240,7 @@ impl Session {
             return Err(e);
         }
         let stack = Copied::of(memory, thread.regs.rsp, REHEARSED_BYTES);
-        self.shared.preparing.begin(pid);
         let led = carrier.lead(&mut threads, thread, errand, &|| sent.is_done(arena));
-        self.shared.preparing.end();
         threads.release();
         led?;
         match sent.result(arena) {

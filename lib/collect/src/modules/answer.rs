@@ -49,6 +49,7 @@ pub fn serve(shared: &Shared) -> bool {
 
 fn answer(shared: &Shared, q: &Question) {
     let numbers = &shared.numbers;
+    let may_bring_modules = matches!(q.kind, ASK_MODULE | ASK_MAPPED);
     let pid = numbers.asking(&shared.arena, q).unwrap_or(0);
     let live = LiveMaps::open(pid).ok();
     let answer = match live.filter(LiveMaps::is_traced) {
@@ -69,6 +70,10 @@ fn answer(shared: &Shared, q: &Question) {
         q.state.store(QUESTION_FREE, Ordering::Release);
     }
     futex_wake(&q.state, i32::MAX);
+    if may_bring_modules {
+        // While the process goes on: this reads their plans.
+        drop(shared.lock());
+    }
 }
 
 /// What a process of ours asks.
@@ -76,7 +81,7 @@ fn answer_of(shared: &Shared, q: &Question, pid: u32, live: &LiveMaps) -> [u64; 
     let word = |word: u64| [word, 0, 0, 0, 0, 0];
     match q.kind {
         ASK_MODULE => {
-            let maps = shared.preparing.mappings_of(q, pid);
+            let maps = shared.snapshots.of(pid, live, q.argument);
             asked_module(shared, &maps, pid, q.argument).to_words()
         }
         ASK_EXEC => {
@@ -182,7 +187,7 @@ fn planned(
     address: u64,
     index: usize,
 ) -> Result<Option<PlannedModule>, &'static str> {
-    let mut c = shared.lock();
+    let mut c = shared.lock_to_answer();
     c.asks(&shared.arena);
     let Some(known) = c.book.modules.get(index) else {
         return Ok(None);
@@ -282,9 +287,6 @@ fn unknown_unwinder(maps: &[Mapping], process: &Process) -> u64 {
 
 /// Load bias: the file's first page lies at the plan's base.
 pub fn bias(maps: &[Mapping], m: &Mapping, base_svma: u64) -> Option<u64> {
-    let first = maps
-        .iter()
-        .rev()
-        .find(|f| f.start <= m.start && f.file == m.file && f.offset == 0)?;
+    let first = maps::first_of(maps, m)?;
     Some(first.start.wrapping_sub(base_svma))
 }

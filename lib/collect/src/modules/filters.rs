@@ -152,6 +152,11 @@ impl Filters {
         Self { switch, ..self }
     }
 
+    /// Are entries of functions intercepted, or at least where ld.so tells of new modules?
+    pub fn makes_hooks(&self) -> bool {
+        self.is_partial
+    }
+
     /// Recording begins at functions, or is ruled by some.
     pub fn has_hooks(&self) -> bool {
         !self.hooked.is_empty()
@@ -239,7 +244,14 @@ impl Filters {
     /// has it special functions (an exec, an unwinder)? By its names only, which is quick; a glob
     /// that fits the names of functions without a symbol makes it yes for all. ld.so tells of new
     /// modules.
-    pub fn must_be_known(&self, id: &(String, u64), file: &Path) -> bool {
+    ///
+    /// `has_specials` says whether it has such functions, if that is known without reading it.
+    pub fn must_be_known(
+        &self,
+        id: &(String, u64),
+        file: &Path,
+        has_specials: &dyn Fn() -> Option<bool>,
+    ) -> bool {
         if self.has_system_calls
             || is_loader(file)
             || self.globs.iter().any(|glob| may_be_unnamed(glob))
@@ -250,20 +262,28 @@ impl Filters {
         if let Some(known) = known(&self.looked_at) {
             return known;
         }
-        let must = std::fs::read(file).is_ok_and(|bytes| {
-            Object::parse(&bytes).is_ok_and(|object| {
-                let has_specials = !special::entries(&object).is_empty();
-                let names = names(&object, file);
-                has_specials
-                    || names
-                        .iter()
-                        .any(|n| !n.name.ends_with("@plt") && fits(&self.globs, &n.name, n.svma.0))
+        let read = || {
+            let bytes = std::fs::read(file);
+            bytes.is_ok_and(|bytes| {
+                Object::parse(&bytes).is_ok_and(|object| {
+                    let has_specials = !special::entries(&object).is_empty();
+                    has_specials || self.may_begin_in(&object, file)
+                })
             })
-        });
+        };
+        let known = self.globs.is_empty().then(has_specials).flatten();
+        let must = known.unwrap_or_else(read);
         if let Ok(mut known) = self.looked_at.lock() {
             known.insert(id.clone(), must);
         }
         must
+    }
+
+    /// Fits a glob the name of a function?
+    fn may_begin_in(&self, object: &Object<'_>, file: &Path) -> bool {
+        let is_it = |name: &str, svma| !name.ends_with("@plt") && fits(&self.globs, name, svma);
+        // Names are many, and to make them readable takes long.
+        !self.globs.is_empty() && names(object, file).iter().any(|n| is_it(&n.name, n.svma.0))
     }
 
     /// `None`: nothing is to be hooked.
@@ -395,6 +415,9 @@ fn is_loader(file: &Path) -> bool {
 
 /// The functions of a plan whose names fit one of the globs, and their flags there.
 pub(crate) fn entries(cached: &Cached, plan: PlanView<'_>, globs: &[String]) -> HashMap<Svma, u16> {
+    if globs.is_empty() {
+        return HashMap::new();
+    }
     let h = plan.header();
     let plt = h.base_svma + u64::from(h.plt_start)..h.base_svma + u64::from(h.plt_end);
     plan.functions()

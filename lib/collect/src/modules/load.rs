@@ -5,7 +5,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use sptrace_code::{self as cache, Analysis, Cached, CodeError, Places};
 use sptrace_image::Object;
@@ -15,57 +15,9 @@ use sptrace_patch::{
     build_counting_plan, build_plan, build_plan_in_order, build_plan_mixed, build_plan_with_levels,
     build_plan_without_calls, creations_alone,
 };
-use sptrace_tracee::maps::{self, Mapping};
+use sptrace_tracee::maps::Mapping;
 use sptrace_tracee::proc::files;
-use sptrace_wire::control::*;
-use sptrace_wire::plan::PLAN_VERSION;
-
-/// While a process is prepared it asks about one module after the other, and has no others
-/// meanwhile: its mappings are read once, and again where it says that a place was taken.
-#[derive(Default)]
-pub struct Preparing(Mutex<Option<Snapshot>>);
-
-struct Snapshot {
-    pid: u32,
-    maps: Option<Arc<Vec<Mapping>>>,
-    /// What it has asked about last.
-    address: u64,
-}
-
-impl Preparing {
-    /// A process is led to the agent with many modules.
-    pub fn begin(&self, pid: u32) {
-        *self.snapshot() = Some(Snapshot {
-            pid,
-            maps: None,
-            address: 0,
-        });
-    }
-
-    /// It is back.
-    pub fn end(&self) {
-        *self.snapshot() = None;
-    }
-
-    fn snapshot(&self) -> MutexGuard<'_, Option<Snapshot>> {
-        self.0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    pub(crate) fn mappings_of(&self, q: &Question, pid: u32) -> Arc<Vec<Mapping>> {
-        let read = || Arc::new(maps::read(pid).unwrap_or_default());
-        let mut snapshot = self.snapshot();
-        let same = |s: &&mut Snapshot| s.pid == pid && q.kind == ASK_MODULE;
-        let Some(snapshot) = snapshot.as_mut().filter(same) else {
-            return read();
-        };
-        if std::mem::replace(&mut snapshot.address, q.argument) == q.argument {
-            snapshot.maps = None;
-        }
-        Arc::clone(snapshot.maps.get_or_insert_with(read))
-    }
-}
+use sptrace_wire::plan::{PLAN_MAGIC, PLAN_VERSION, PlanHeader};
 
 /// Path by which we can open what the process has mapped, even from another mount namespace.
 pub fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
@@ -127,7 +79,21 @@ pub fn load(
     plans: Plans,
 ) -> Option<(Arc<Cached>, PathBuf)> {
     let path = openable(pid, m)?;
-    let (version, build): (u32, Planned) = match plans {
+    let (version, build) = kind(plans);
+    let cached = cache::load_or_build(places, &path, version, &build);
+    Some((Arc::new(cached.ok()?), path))
+}
+
+/// Whether the plan of a file says of functions that must be intercepted. None: no plan is kept.
+pub fn has_specials(places: &Places, path: &Path, plans: Plans) -> Option<bool> {
+    let kept = cache::kept(places, path, kind(plans).0)?;
+    let header = PlanHeader::read(kept.plan_head())?;
+    (header.magic == PLAN_MAGIC && header.version == PLAN_VERSION).then_some(header.specials > 0)
+}
+
+/// By which version plans of this kind are kept, and how they are made.
+fn kind(plans: Plans) -> (u32, Planned) {
+    match plans {
         Plans::Record => (PLAN_VERSION, planned),
         Plans::Count => (COUNTING_VERSION, planned_to_count),
         Plans::InOrder { system_calls } => with(
@@ -146,9 +112,7 @@ pub fn load(
             (LEVELS_VERSION, planned_with_levels),
             planned_with_levels_and_system_calls,
         ),
-    };
-    let cached = cache::load_or_build(places, &path, version, &build);
-    Some((Arc::new(cached.ok()?), path))
+    }
 }
 
 /// Makes the plan that is kept beside an analysis.

@@ -95,6 +95,9 @@ layout! {
 }
 
 impl PlanSite {
+    /// Where [`PlanSite::form`] lies in a record, in front of the verdict.
+    pub const FORM_OFFSET: usize = Self::BYTES - 2;
+
     /// True if one of these flags is set.
     pub const fn is_any(&self, flags: u16) -> bool {
         self.flags & flags != 0
