@@ -75,18 +75,15 @@ pub fn enter(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) {
     let (number, args) = (f.rax as u32, arguments(f));
     let exit = f.id + SYSTEM_CALL_EXIT;
     reading::over(hot, above + RED_ZONE_BYTES);
-    if hot.quick.get() == 0 {
-        hot.quick.set(quick::fill(rule));
-        let count = &raw const state::control().calls_on_others;
-        hot.asked.set([asked_descriptors(), count as u64]);
-        hot.unwanted.set(unwanted_results());
-    }
-    learn_sharing();
+    learn(hot);
     // Also where the call is not recorded.
     prepare(hot, above + RED_ZONE_BYTES, number, args);
     let captures = Captures::of(number).filter(|_| hot.muted.get() == 0);
     let Some(captures) = captures.filter(|captures| is_asked(captures, &args)) else {
-        f.id = exit + SYSTEM_CALL_UNSEEN;
+        // One that takes memory away comes back, so that it is known to be over.
+        if hot.takes.get() != above + RED_ZONE_BYTES {
+            f.id = exit + SYSTEM_CALL_UNSEEN;
+        }
         return;
     };
     let flags = match number {
@@ -160,6 +157,18 @@ fn is_asked(captures: &Captures, args: &[u64]) -> bool {
     is_asked
 }
 
+/// Finds out what the thread must know of calls and of itself, once.
+fn learn(hot: &Hot) {
+    if hot.quick.get() == 0 {
+        hot.quick.set(quick::fill(rule, asked_descriptors() == 0));
+        let count = &raw const state::control().calls_on_others;
+        hot.asked.set([asked_descriptors(), count as u64]);
+        hot.unwanted.set(unwanted_results());
+    }
+    learn_sharing();
+    learn_self(hot);
+}
+
 /// Finds out whether others may change what is mapped. A sandbox is asked for nothing.
 fn learn_sharing() {
     let sharing = &state::process().sharing;
@@ -171,6 +180,15 @@ fn learn_sharing() {
             state::SHARED
         };
         sharing.store(found, Ordering::Relaxed);
+    }
+}
+
+/// Finds out once what lies where fs points: it may be anything.
+fn learn_self(hot: &Hot) {
+    if hot.has_self.get() == 0 {
+        let fs = sys::fs_base();
+        let has_self = fs != 0 && sys::read_word(fs) == Some(fs);
+        hot.has_self.set(if has_self { 1 } else { 2 });
     }
 }
 
@@ -279,7 +297,6 @@ pub(super) fn first_word(thread: u32, rsp: u64) -> u64 {
 pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
     let rsp = above + RED_ZONE_BYTES;
     let result = f.rax as i64;
-    reading::over(hot, rsp);
     settle::settle(hot, rsp, false);
     let thread = thread::borrower(hot);
     let mut below = hot.top();
@@ -300,7 +317,7 @@ pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
         settle::drop_frames(hot, frames);
         hot.pop();
     } else if hot.muted.get() != 0 {
-        return;
+        return reading::over(hot, rsp);
     }
     if number == RT_SIGACTION {
         // Whoever has asked the kernel meanwhile was told of the handlers before.
@@ -313,6 +330,7 @@ pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
         // A script may have given another result.
         certain::after(number, &args, result, !has_payload);
     }
+    reading::over(hot, rsp);
     if has_payload {
         system_returns::run(hot, f, vectors, (number, &args), rsp);
     }

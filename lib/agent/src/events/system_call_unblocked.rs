@@ -86,8 +86,7 @@ pub fn leave(hot: &'static Hot, f: &Frame, door: u64) -> bool {
     certain::after(number, &args, result, true);
     // Who might have unmapped what the kernel has filled is a handler, whose calls are recorded.
     let is_last = hot.cur.get() == hot.begun.get()[0];
-    let filled = || match is_last && certain::is_watched() && reading::is_moment(hot.taken.get()[0])
-    {
+    let filled = || match is_last && is_moment(hot.taken.get()[0]) {
         true => filled(number, &args, result),
         false => [0; 2],
     };
@@ -131,7 +130,7 @@ fn filled(number: u32, args: &[u64; 6], result: i64) -> [u64; 2] {
 fn filled_before(hot: &Hot) -> [u64; 2] {
     let [start, end, cur, sequence] = hot.filled.get();
     let is_last = cur == hot.cur.get() && sequence == u64::from(hot.sequence.get());
-    match is_last && certain::is_watched() && reading::is_moment(hot.taken.get()[1]) {
+    match is_last && is_moment(hot.taken.get()[1]) {
         true => [start, end],
         false => [0; 2],
     }
@@ -142,16 +141,16 @@ struct Pieces {
     /// Where it lies, and stays while the reader lives, which is there unless there is but one
     /// thread.
     in_place: in_place::Pieces,
-    _reader: Option<Reader>,
+    reader: Option<Reader>,
     /// In place of these: in a buffer of the thread's, with the thread's place before they were
     /// read: a handler that fills it with others makes a record.
-    copied: Option<(&'static [u8], [u64; 2])>,
+    copied: Option<(&'static [u8], [u64; 3])>,
 }
 
 impl Pieces {
     const NONE: Self = Self {
         in_place: in_place::Pieces::NONE,
-        _reader: None,
+        reader: None,
         copied: None,
     };
 
@@ -205,7 +204,7 @@ fn measure(
         || !certain::is_mapping(number)
             && place.hot.pieces_at() != 0
             && !sandbox::is_sandboxed()
-            && (certain::is_first_stack(place.rsp) || is_stack_of_thread(place.rsp));
+            && (certain::is_first_stack(place.rsp) || is_stack_of_thread(place));
     if !is_plain {
         return None;
     }
@@ -217,7 +216,7 @@ fn measure(
         // SAFETY: nobody else can change what is mapped, now that nobody else may.
         let found = unsafe { to.in_place.measure(&captures, args, (result, filled())) };
         if is_alone || found.is_some() {
-            to._reader = reader;
+            to.reader = reader;
             return found;
         }
     }
@@ -229,17 +228,26 @@ fn measure(
     (copied.len() <= in_place::MOST_BYTES).then_some(())
 }
 
-/// Where the thread's next record will be: another place if a handler has made one.
-fn place_of_next(hot: &Hot) -> [u64; 2] {
-    [hot.cur.get(), hot.sequence.get().into()]
+/// Where the thread's next record will be, another place if a handler has made one; and how often
+/// the buffer was given away.
+fn place_of_next(hot: &Hot) -> [u64; 3] {
+    [
+        hot.cur.get(),
+        hot.sequence.get().into(),
+        hot.pieces_given.get(),
+    ]
 }
 
-/// True if `rsp` is on the stack that a thread has from the C library, which keeps what fs points
-/// at above it (glibc's nptl/allocatestack.c, musl's src/thread/pthread_create.c).
-fn is_stack_of_thread(rsp: u64) -> bool {
-    sys::fs_base()
-        .checked_sub(rsp)
-        .is_some_and(|below| below < certain::STACK_BYTES)
+/// True if it is on the stack that a thread has from the C library, which keeps what fs points at
+/// above it (glibc's nptl/allocatestack.c, musl's src/thread/pthread_create.c).
+fn is_stack_of_thread(Place { hot, rsp, .. }: Place) -> bool {
+    let below = sys::fs_base().checked_sub(rsp);
+    hot.has_self.get() == 1 && below.is_some_and(|below| below < certain::STACK_BYTES)
+}
+
+/// Nothing was taken away since then, but by this thread.
+fn is_moment(moment: u64) -> bool {
+    certain::is_watched() && (is_alone() || reading::is_moment(moment))
 }
 
 /// Nobody else can change what is mapped.
@@ -288,12 +296,20 @@ fn write(
         to.fill(offset, *word);
     }
     let values_at = HEAD_BYTES + head_bytes as u64;
+    if pieces
+        .reader
+        .as_ref()
+        .is_some_and(|reader| !reader.may_read())
+    {
+        return None;
+    }
     // SAFETY: they were measured just now, and is_plain.
     unsafe { pieces.write(to.bytes(values_at, piece_bytes)) };
     let mark = values_at + piece_bytes as u64;
-    let [cur, sequence_now] = place_of_next(hot);
-    let is_same = pieces.copied.is_none_or(|(_, before)| {
-        before == [to.address(0), sequence] && cur == to.address(HEAD_BYTES + bytes)
+    let [cur, sequence_now, given] = place_of_next(hot);
+    let is_same = pieces.copied.is_none_or(|(copied, before)| {
+        let is_ours = copied.is_empty() || given == before[2] + 1;
+        is_ours && before[..2] == [to.address(0), sequence] && cur == to.address(HEAD_BYTES + bytes)
     });
     // Where a handler has handed the chunk over, nobody would see the mark.
     if !is_same || sequence_now != sequence {

@@ -4,21 +4,19 @@
 //! under way that might take what it reads; such a call waits before it is made until nobody reads
 //! any more (Dekker's way: each side writes its own word, and looks at the other's behind a full
 //! fence). Reading takes a fraction of a microsecond; the wait has a bound all the same, since a
-//! reader may be stopped, or in a handler: only a program that unmaps what another of its threads
-//! gives to the kernel in that moment would notice. Also how many such calls have begun: what could
-//! be read before can be read still where none has. Must not know what is read.
+//! reader may be stopped, or gone through a handler that jumped: then its word is taken from it,
+//! and it reads no more if it finds that. Also how many such calls have begun: what could be read
+//! before can be read still where none has. Calls that are not seen, and files that are shortened,
+//! are not waited for, as elsewhere. Must not know what is read.
 
 use crate::memory::state::SHARED;
 use crate::memory::thread::Hot;
 use crate::memory::{certain, state, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
-/// A reader that went away through a handler that jumped is known by its place on the stack, which
-/// is in use again by what lies further out: as far as this.
-const STACK_BYTES: u64 = 16 << 20;
 /// Turns of waiting that are short, and slices of a millisecond after them.
 const TURNS: u32 = 1000;
-const SLICES: u32 = 20;
+const SLICES: u32 = 100;
 
 /// Calls that may take memory away, and are under way.
 static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
@@ -28,12 +26,22 @@ static BEGUN: AtomicU64 = AtomicU64::new(0);
 static NOBODY_WAKES: AtomicU32 = AtomicU32::new(0);
 
 /// A thread reads while this lives.
-pub struct Reader(&'static Hot);
+pub struct Reader {
+    hot: &'static Hot,
+    door: u64,
+}
+
+impl Reader {
+    /// False: somebody has waited too long for it.
+    pub fn may_read(&self) -> bool {
+        self.hot.reading.get() == self.door
+    }
+}
 
 impl Drop for Reader {
     fn drop(&mut self) {
         compiler_fence(Ordering::SeqCst);
-        self.0.reading.set(0);
+        self.hot.reading.set(0);
     }
 }
 
@@ -41,12 +49,13 @@ impl Drop for Reader {
 /// may be taken away, or a handler has interrupted this thread while it was reading.
 pub fn begin(hot: &'static Hot, door: u64) -> Option<Reader> {
     let before = hot.reading.get();
-    let is_over = before == 0 || door.checked_sub(before).is_some_and(|by| by < STACK_BYTES);
-    if !is_over || !certain::is_watched() {
+    // A door at the same place is that of an event that went away.
+    let is_nested = before != 0 && before != door;
+    if is_nested || !certain::is_watched() {
         return None;
     }
     hot.reading.set(door);
-    let reader = Reader(hot);
+    let reader = Reader { hot, door };
     fence(Ordering::SeqCst);
     (UNDER_WAY.load(Ordering::Relaxed) == 0).then_some(reader)
 }
@@ -73,8 +82,11 @@ pub fn before(hot: &Hot, rsp: u64, number: u32, args: &[u64; 6]) {
     if !is_shared || !certain::is_watched() || !certain::takes_away(number, args) {
         return;
     }
-    hot.takes.set(rsp);
-    UNDER_WAY.fetch_add(1, Ordering::Relaxed);
+    // What a handler does in the middle of one is over before that is.
+    if hot.takes.get() == 0 {
+        hot.takes.set(rsp);
+        UNDER_WAY.fetch_add(1, Ordering::Relaxed);
+    }
     BEGUN.fetch_add(1, Ordering::Relaxed);
     fence(Ordering::SeqCst);
     let others = state::process().threads();
@@ -83,11 +95,17 @@ pub fn before(hot: &Hot, rsp: u64, number: u32, args: &[u64; 6]) {
     }
 }
 
-/// The last call of the thread has been made, if what is known now happens at `rsp`: a handler that
-/// interrupts one stands further in, but whose thread is muted is not seen to come back.
+/// The call that the thread has made from `rsp` is over: not if a handler makes another one, in the
+/// middle of it.
 pub fn over(hot: &Hot, rsp: u64) {
-    let takes = hot.takes.get();
-    if takes != 0 && (rsp >= takes || hot.muted.get() != 0) {
+    if hot.takes.get() == rsp {
+        ended(hot);
+    }
+}
+
+/// The thread makes no call.
+pub fn ended(hot: &Hot) {
+    if hot.takes.get() != 0 {
         hot.takes.set(0);
         UNDER_WAY.fetch_sub(1, Ordering::Release);
     }
@@ -103,9 +121,9 @@ pub fn begin_process() {
 }
 
 fn wait_for(other: &Hot) {
-    let is_reading = || other.tid.get() != 0 && other.reading.get() != 0;
+    let door = other.reading.get();
     for turn in 0..TURNS + SLICES {
-        if !is_reading() {
+        if door == 0 || other.tid.get() == 0 || other.reading.get() != door {
             return;
         }
         match turn < TURNS {
@@ -113,6 +131,7 @@ fn wait_for(other: &Hot) {
             false => sys::futex_wait(&NOBODY_WAKES, 0, 1),
         }
     }
+    other.reading.replace_of_other(door, 0);
 }
 
 #[cfg(test)]
@@ -137,14 +156,19 @@ mod tests {
         certain::watch(true);
         let reader = begin(hot, door);
         assert_eq!((reader.is_some(), hot.reading.get()), (true, door));
-        // A handler further in leaves the reader's word alone, what is further out has its place.
-        assert!(begin(hot, door - 0x1000).is_none());
+        // A handler leaves the reader's word alone, on whichever stack it is.
+        assert!(begin(hot, door - 0x1000).is_none() && begin(hot, door + 0x1000).is_none());
         assert_eq!(hot.reading.get(), door);
-        drop(reader);
+        assert!(reader.is_some_and(|reader| reader.may_read()));
         assert_eq!(hot.reading.get(), 0);
+        // One that went away has left its word, until its place is used, or somebody waits.
         hot.reading.set(door);
-        assert!(begin(hot, door + 0x100).is_some());
+        assert!(begin(hot, door).is_some());
         assert_eq!(hot.reading.get(), 0);
+        let reader = begin(hot, door);
+        hot.tid.set(1);
+        wait_for(hot);
+        assert!(reader.is_some_and(|reader| !reader.may_read()));
 
         let first = moment();
         assert!(is_moment(first) && !is_moment(0));
@@ -155,6 +179,7 @@ mod tests {
         assert_eq!(moment(), 0);
         assert!(begin(hot, door).is_none());
         // What a handler does meanwhile does not end it.
+        before(other, door - 0x100, MUNMAP, &[0x1000, 0x1000, 0, 0, 0, 0]);
         over(other, door - 0x100);
         assert!(begin(hot, door).is_none());
         over(other, door);

@@ -189,6 +189,11 @@ pub struct Hot {
     /// As [`crate::memory::reading::moment`] said when the call of the kernel began that did so
     /// last, and of that which has filled `filled`.
     pub taken: Words<2>,
+    /// How often [`Hot::pieces`] was given.
+    pub pieces_given: Word,
+    /// 1: what fs points at holds its own address, as the C library's threads have it. 2: it does
+    /// not. 0: nobody has looked.
+    pub has_self: Word,
 }
 
 // The assembler's numbers for these: see `common`.
@@ -403,6 +408,7 @@ impl Hot {
             // SAFETY: so many bytes are mapped there, or it is zero.
             unsafe { self.pieces.set(made) };
         }
+        self.pieces_given.add_in_one(1);
         let first = self.pieces.get() as *mut u8;
         // SAFETY: the caller's: nobody else uses it.
         (!first.is_null()).then(|| unsafe { core::slice::from_raw_parts_mut(first, PIECES_BYTES) })

@@ -63,6 +63,11 @@ impl Word {
         value
     }
 
+    /// Replaces it if it is `old`, whichever thread else changes it.
+    pub fn replace_of_other(&self, old: u64, new: u64) {
+        let _ = (self.0).compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// Replaces it though handlers on this thread change it, too; false if it was not `old`.
     #[inline]
     pub fn replace_in_one(&self, old: u64, new: u64) -> bool {

@@ -255,8 +255,9 @@ fn begin_stream(hot: &Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool 
     hot.switches.set(p.arena() + SWITCHES_OFFSET);
     hot.acted.set(0);
     // The thread before may have ended in a call.
-    reading::over(hot, u64::MAX);
+    reading::ended(hot);
     hot.reading.set(0);
+    hot.has_self.set(0);
     hot.system_begun.iter().for_each(|begun| begun.set([0; 2]));
     hot.table.set(p.table.address());
     if state::control().roots_only != 0 && hot.root.get() == 0 {

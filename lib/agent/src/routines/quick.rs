@@ -37,8 +37,9 @@ pub fn is_recorded(number: u32) -> bool {
 }
 
 /// Fills the table by `rule`, which may be called for any number, and gives its address. Says
-/// whether all calls that change what is mapped are seen.
-pub fn fill(rule: impl Fn(u32) -> u8) -> u64 {
+/// whether all calls that change what is mapped are seen. `is_any`: calls are recorded whatever
+/// descriptors and paths they are on.
+pub fn fill(rule: impl Fn(u32) -> u8, is_any: bool) -> u64 {
     for (number, byte) in (0..).zip(&RULES) {
         byte.store(rule(number), Ordering::Relaxed);
     }
@@ -46,6 +47,6 @@ pub fn fill(rule: impl Fn(u32) -> u8) -> u64 {
         .iter()
         .filter_map(|number| RULES.get(*number as usize));
     let mut mapping = mapping.map(|rule| rule.load(Ordering::Relaxed));
-    certain::watch(mapping.all(|rule| rule & (UNWANTED | BOUND) == 0));
+    certain::watch(is_any && mapping.all(|rule| rule & (UNWANTED | BOUND) == 0));
     RULES.as_ptr() as u64
 }

@@ -240,7 +240,9 @@ impl Session {
             return Err(e);
         }
         let stack = Copied::of(memory, thread.regs.rsp, REHEARSED_BYTES);
+        self.shared.snapshots.begin_to_lead(pid);
         let led = carrier.lead(&mut threads, thread, errand, &|| sent.is_done(arena));
+        self.shared.snapshots.led(pid);
         threads.release();
         led?;
         match sent.result(arena) {

@@ -4,9 +4,11 @@
 //! reading its mappings takes as long as all else that an answer needs. So they are read again only
 //! where what is asked about is not what was read: where it is new, where the process asks about
 //! the same address once more since the place that it was told is taken, and after a short while. A
-//! place that was free then and is not now is refused by the process itself. Given the process and
-//! the address; gives its mappings. Must not know what is looked for in them.
+//! place that was free then and is not now is refused by the process itself. One that is led to the
+//! agent has no others meanwhile: what was read of it serves until it is back. Given the process
+//! and the address; gives its mappings. Must not know what is looked for in them.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,7 +21,11 @@ const PROCESSES: usize = 8;
 
 /// The mappings of a few processes.
 #[derive(Default)]
-pub struct Snapshots(Mutex<Vec<Snapshot>>);
+pub struct Snapshots {
+    all: Mutex<Vec<Snapshot>>,
+    /// The process that is led to the agent; 0: none.
+    led: AtomicU32,
+}
 
 struct Snapshot {
     pid: u32,
@@ -30,11 +36,29 @@ struct Snapshot {
 }
 
 impl Snapshots {
+    /// A process is led to the agent, with many modules.
+    pub(crate) fn begin_to_lead(&self, pid: u32) {
+        self.forget(pid);
+        self.led.store(pid, Ordering::Relaxed);
+    }
+
+    /// It is back.
+    pub(crate) fn led(&self, pid: u32) {
+        self.led.store(0, Ordering::Relaxed);
+        self.forget(pid);
+    }
+
+    fn forget(&self, pid: u32) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|s| s.pid != pid);
+    }
+
     /// The mappings of a process that asks about an address.
     pub(crate) fn of(&self, pid: u32, live: &LiveMaps, address: u64) -> Arc<Vec<Mapping>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_led = self.led.load(Ordering::Relaxed) == pid;
         let known = all.iter_mut().find(|s| s.pid == pid);
-        if let Some(known) = known.filter(|s| s.serves(live, address)) {
+        if let Some(known) = known.filter(|s| s.serves(live, address, is_led)) {
             known.address = address;
             return Arc::clone(&known.maps);
         }
@@ -56,8 +80,8 @@ impl Snapshots {
 impl Snapshot {
     /// True if what lies at the address is there still as it was read, with the first page of its
     /// file. Where the kernel does not answer for single mappings, nobody knows.
-    fn serves(&self, live: &LiveMaps, address: u64) -> bool {
-        if self.address == address || self.read_at.elapsed() > LASTS {
+    fn serves(&self, live: &LiveMaps, address: u64, is_led: bool) -> bool {
+        if self.address == address || !is_led && self.read_at.elapsed() > LASTS {
             return false;
         }
         let around = |m: &&Mapping| (m.start..m.end).contains(&address);
@@ -65,6 +89,6 @@ impl Snapshot {
             return false;
         };
         let first = maps::first_of(&self.maps, m);
-        live.has_one(m) && first.is_none_or(|first| live.has_one(first))
+        is_led || live.has_one(m) && first.is_none_or(|first| live.has_one(first))
     }
 }
