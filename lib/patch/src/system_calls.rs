@@ -18,8 +18,11 @@
 //! None changes a flag. Where a site of the plan covers some of the bytes, or no jump has room, the
 //! instruction is left alone, with the reason. Must not know which call is made.
 
+use std::collections::HashSet;
+
+use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
 use sptrace_addr::Svma;
-use sptrace_code::{Analysis, Function, Site, SiteFlags};
+use sptrace_code::{Analysis, Function, Site, SiteFlags, number_before};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
@@ -34,6 +37,10 @@ use crate::template::Builder;
 /// fallback, gdb). The unwind table has such a function begin one byte too early, so that its code
 /// cannot be decoded from there.
 const SIGNAL_RETURN: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0], &[0xb8, 15, 0, 0, 0]];
+
+// arch/x86/entry/syscalls/syscall_64.tbl.
+const MUNMAP: u32 = 11;
+const EXIT: u64 = 60;
 
 /// How an instruction that calls the kernel is intercepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,11 +84,13 @@ pub fn system_calls(object: &Object<'_>, analysis: &Analysis, plan: &[u8]) -> Sy
     };
     let kept = Kept::of(object, analysis);
     let mut found = SystemCalls::default();
+    let without_stack = without_stack(object, analysis);
     for site in analysis.system_calls.iter() {
         let site = with_number(object, analysis, site);
         let function = analysis.function_at(site.address);
         let result = match function.map(|i| &analysis.functions[i]) {
             _ if ends_handler(object, site.address) => Err(Refusal::SignalReturn),
+            _ if without_stack.contains(&site.address) => Err(Refusal::GivesStackBack),
             Some(f) if kept.in_function(f) != Keep::Bytes => finder.find(f, &site),
             _ => Err(Refusal::CopiedCode),
         };
@@ -108,6 +117,40 @@ fn ends_handler(object: &Object<'_>, at: Svma) -> bool {
         code.is_some_and(|code| code.starts_with(bytes))
     };
     SIGNAL_RETURN.iter().any(is_before)
+}
+
+/// The instructions that unmap the stack on which the thread stands and then end it (musl's
+/// src/thread/x86_64/__unmapself.s): between the two, and before the second, nothing can be pushed.
+fn without_stack(object: &Object<'_>, analysis: &Analysis) -> HashSet<Svma> {
+    let sites = analysis.system_calls.iter();
+    let unmaps = sites.filter(|site| number_before(object, site) == Some(MUNMAP));
+    let both = |site: Site| Some([site.address, ends_thread(object, &site)?]);
+    unmaps.filter_map(both).flatten().collect()
+}
+
+/// The instruction by which the thread ends right behind this site.
+fn ends_thread(object: &Object<'_>, site: &Site) -> Option<Svma> {
+    const MOST: usize = 6;
+    let behind = Svma(site.address.0 + u64::from(site.length));
+    let decoder = Decoder::with_ip(
+        64,
+        object.code_from(behind)?,
+        behind.0,
+        DecoderOptions::NONE,
+    );
+    let mut number = None;
+    for i in decoder.into_iter().take(MOST) {
+        let is_register = i.op0_kind() == OpKind::Register;
+        match i.mnemonic() {
+            Mnemonic::Syscall => return (number == Some(EXIT)).then_some(Svma(i.ip())),
+            Mnemonic::Mov if is_register && i.op0_register().full_register() == Register::RAX => {
+                number = i.try_immediate(1).ok();
+            }
+            Mnemonic::Mov | Mnemonic::Xor if is_register => {}
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// The site with the instruction before it that sets its number, where the unwind table ends a

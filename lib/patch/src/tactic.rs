@@ -52,6 +52,8 @@ pub enum Refusal {
     CopiedCode = 8,
     /// The end of a signal handler, which unwinders and debuggers know by its bytes.
     SignalReturn = 9,
+    /// The thread unmaps its own stack there, and ends.
+    GivesStackBack = 10,
 }
 
 impl Tactic {
@@ -85,7 +87,7 @@ impl Tactic {
 
 impl Refusal {
     /// All, by number.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::NoRoom,
         Self::UnresolvedJumps,
         Self::TakesReturnAddress,
@@ -96,6 +98,7 @@ impl Refusal {
         Self::OwnStackMaps,
         Self::CopiedCode,
         Self::SignalReturn,
+        Self::GivesStackBack,
     ];
     /// Name in reports.
     pub fn name(self) -> &'static str {
@@ -110,6 +113,7 @@ impl Refusal {
             Self::OwnStackMaps => "code of a runtime that may walk its own stacks",
             Self::CopiedCode => "generated code that the program may copy and run elsewhere",
             Self::SignalReturn => "end of a signal handler, which is known by its bytes",
+            Self::GivesStackBack => "end of a thread that unmaps its own stack",
         }
     }
 }
