@@ -40,7 +40,7 @@ const SIGNAL_RETURN: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0], &[0xb8, 15,
 
 // arch/x86/entry/syscalls/syscall_64.tbl.
 const MUNMAP: u32 = 11;
-const EXIT: u64 = 60;
+const EXIT: u32 = 60;
 
 /// How an instruction that calls the kernel is intercepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,13 +119,24 @@ fn ends_handler(object: &Object<'_>, at: Svma) -> bool {
     SIGNAL_RETURN.iter().any(is_before)
 }
 
-/// The instructions that unmap the stack on which the thread stands and then end it (musl's
-/// src/thread/x86_64/__unmapself.s): between the two, and before the second, nothing can be pushed.
+/// The instructions at which, or behind which, a thread has no stack any more: two that unmap it
+/// and then end the thread (musl's src/thread/x86_64/__unmapself.s), and in Go the one that ends
+/// it, before which another thread was told to take it (runtime.exitThread, sys_linux_amd64.s).
 fn without_stack(object: &Object<'_>, analysis: &Analysis) -> HashSet<Svma> {
-    let sites = analysis.system_calls.iter();
-    let unmaps = sites.filter(|site| number_before(object, site) == Some(MUNMAP));
-    let both = |site: Site| Some([site.address, ends_thread(object, &site)?]);
-    unmaps.filter_map(both).flatten().collect()
+    let mut found = HashSet::new();
+    for site in analysis.system_calls.iter() {
+        match number_before(object, &site) {
+            Some(EXIT) if object.keeps_stack_maps => {
+                found.insert(site.address);
+            }
+            Some(MUNMAP) => {
+                let end = ends_thread(object, &site);
+                found.extend(end.into_iter().flat_map(|end| [site.address, end]));
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// The instruction by which the thread ends right behind this site.
@@ -142,7 +153,7 @@ fn ends_thread(object: &Object<'_>, site: &Site) -> Option<Svma> {
     for i in decoder.into_iter().take(MOST) {
         let is_register = i.op0_kind() == OpKind::Register;
         match i.mnemonic() {
-            Mnemonic::Syscall => return (number == Some(EXIT)).then_some(Svma(i.ip())),
+            Mnemonic::Syscall => return (number == Some(EXIT.into())).then_some(Svma(i.ip())),
             Mnemonic::Mov if is_register && i.op0_register().full_register() == Register::RAX => {
                 number = i.try_immediate(1).ok();
             }

@@ -52,7 +52,7 @@ pub enum Refusal {
     CopiedCode = 8,
     /// The end of a signal handler, which unwinders and debuggers know by its bytes.
     SignalReturn = 9,
-    /// The thread unmaps its own stack there, and ends.
+    /// The thread ends there, and has no stack any more.
     GivesStackBack = 10,
 }
 
@@ -113,7 +113,7 @@ impl Refusal {
             Self::OwnStackMaps => "code of a runtime that may walk its own stacks",
             Self::CopiedCode => "generated code that the program may copy and run elsewhere",
             Self::SignalReturn => "end of a signal handler, which is known by its bytes",
-            Self::GivesStackBack => "end of a thread that unmaps its own stack",
+            Self::GivesStackBack => "end of a thread that has given its stack back",
         }
     }
 }
