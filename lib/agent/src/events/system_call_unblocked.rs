@@ -142,8 +142,8 @@ struct Pieces {
     /// thread.
     in_place: in_place::Pieces,
     reader: Option<Reader>,
-    /// In place of these: in a buffer of the thread's, with the thread's place before they were
-    /// read: a handler that fills it with others makes a record.
+    /// In place of these: in a buffer of the thread's, with what [`place_of_next`] said before they
+    /// were read: it tells of a handler that has filled the buffer with others.
     copied: Option<(&'static [u8], [u64; 3])>,
 }
 
