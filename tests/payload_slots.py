@@ -7,7 +7,7 @@ Programs of which the answers are known: threads, fork and vfork children, setjm
 that read flags and registers; and larger ones, whose counts are compared with those of the same script where a limit of depth that
 nobody reaches asks for frames. Needs gcc; uses sqlite3, perl and python3.
 """
-import json, shutil, subprocess, sys
+import csv, json, shutil, subprocess, sys
 
 from harness.bench import main
 from harness.case import Cases
@@ -90,6 +90,108 @@ at("leaves").on_enter(|c| marks.add(1)); at("down").on_enter(|c| marks.add(2)); 
 at("both").on_enter(|c| { one.add([]); if c.kind < 0 { never.add([]); } two.add([]); });
 record_syscalls("exit_group");
 """
+# Calls through pointers of all kinds; of callees with payloads and without.
+POINTERS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define F __attribute__((noinline, noclone))
+typedef long call(long, long);
+volatile long sink;
+volatile sig_atomic_t ticks, least = 99;
+static jmp_buf out;
+F long work(long kind, long size) { sink += size; return kind + size; }
+F long plain(long kind, long size) { sink -= size; return kind - size; }
+F long recorded(long kind, long size) { sink ^= size; return kind ^ size; }
+F long leaves(long kind, long size) { if (size % 3 == 0) longjmp(out, 1); return kind; }
+F long deep(long n, long size) { long below = n ? deep(n - 1, size) + 1 : size; sink++; return below; }
+F long many(long a, long b, long c, long d, long e, long f, long g, long h) { return a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h; }
+F long listed(int n, ...) { va_list l; long sum = 0; va_start(l, n); for (int i = 0; i < n; i++) sum += (long)va_arg(l, double); va_end(l); return sum; }
+F const char *caller(void) { static Dl_info i; return dladdr(__builtin_return_address(0), &i) && i.dli_sname ? i.dli_sname : "?"; }
+F void handled(int n) { sink += n; }
+static void handler(int n) {
+    void *frames[32];
+    int depth = backtrace(frames, 32);
+    if (depth < least) least = depth;
+    handled(n);
+    ticks++;
+}
+call *volatile table[] = {work, plain, recorded, work};
+call *volatile one = work;
+call *volatile down = deep;
+call *volatile jumps = leaves;
+long (*volatile eight)(long, long, long, long, long, long, long, long) = many;
+long (*volatile doubles)(int, ...) = listed;
+const char *(*volatile who)(void) = caller;
+extern long far(long, long);
+static F long each(void) {
+    call *local[4];
+    long sum = 0;
+    for (int i = 0; i < 4; i++) local[i] = table[i];
+    for (long i = 0; i < 4000; i++) {
+        call *f = one;
+        sum += f(1, i);
+        sum += one(2, i);
+        sum += table[i & 3](3, i);
+        sum += local[i * 7 & 3](4, i);
+        sum += far(5, i);
+        sum += f(6, sum & 7) + f(6, i);
+    }
+    return sum;
+}
+static void *thread(void *n) { each(); return n; }
+int main(int argc, char **argv) {
+    void *frames[4];
+    pthread_t threads[4];
+    struct itimerval every = {{0, 500}, {0, 500}};
+    long sum = 0, left = 0;
+    backtrace(frames, 4);
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, thread, 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    for (volatile int i = 0; i < 300; i++) if (setjmp(out) == 0) jumps(7, i); else left++;
+    for (int i = 0; i < 20; i++) sum += down(i * 50, 1);
+    for (int i = 0; i < 50; i++) sum += eight(1, 2, 3, 4, 5, 6, 7, i) + doubles(3, 1.0, 2.0, (double)i);
+    if (!fork()) { for (int i = 0; i < 100; i++) one(7, 1); if (!fork()) { one(8, 1); _exit(0); } wait(0); _exit(0); }
+    wait(0);
+    if (!vfork()) { one(9, 1); _exit(0); }
+    wait(0);
+    for (int i = 0; i < 60; i++) {
+        void *library = dlopen(argv[1 + i % 2], RTLD_NOW);
+        call *f = (call *)dlsym(library, i % 2 ? "second" : "first");
+        for (int k = 0; k < 100; k++) sum += f(10, k);
+        dlclose(library);
+    }
+    printf("%ld %ld %s\n", sum, left, who());
+    fflush(stdout);
+    signal(SIGPROF, handler);
+    setitimer(ITIMER_PROF, &every, 0);
+    long rounds = 0;
+    while (ticks < 40) { each(); rounds++; }
+    setitimer(ITIMER_PROF, &(struct itimerval){0}, 0);
+    printf("whole: %d\n", least >= 6);
+    fprintf(stderr, "%ld %d\n", rounds, ticks);
+}
+"""
+LIBRARY = r"""
+extern volatile long sink;
+long NAME(long kind, long size) { sink += size; return kind + ADD * size; }
+"""
+POINTERS_SCRIPT = """
+let work = count("work", ["kind"]); let marks = count("marks", ["what"]);
+at("work").on_enter(|c| work.add(c.kind)); at("far").on_enter(|c| marks.add(1)); at("leaves").on_enter(|c| marks.add(2));
+at("deep").on_enter(|c| marks.add(3)); at("many").on_enter(|c| marks.add(4)); at("listed").on_enter(|c| marks.add(5));
+at("caller").on_enter(|c| marks.add(6)); at("first").on_enter(|c| marks.add(7)); at("second").on_enter(|c| marks.add(8));
+"""
 # Frames are kept where a depth is asked for, which nobody reaches.
 WAYS = {"slots": [], "frames": ["-D", "1000000"]}
 
@@ -135,6 +237,47 @@ def counts_are_the_programs_own(b):
         one, two, missing = found["one"][0][0], found["two"][0][0], not_run(b)
         assert spins <= one <= spins + slack and spins - missing <= two <= spins + slack, (name, one, two, spins, missing)
         assert missing <= ticks and "never" not in {title for title, rows in found.items() if rows}, (name, missing, found)
+
+
+def calls_of(b, function):
+    status, out, err = b.sptrace_says("report", "functions", "-i", "t.data", "-F", function, "--format", "csv")
+    same((status, err), (0, ""))
+    rows = list(csv.DictReader(out.splitlines()))
+    return sum(int(row["calls"]) for row in rows if row["function"] == function)
+
+
+@case
+def calls_through_pointers_count_the_same(b):
+    """By registers, memory, the stack and the PLT; one callee at a site, and several; libraries that come and go at one address."""
+    with open(b.path("pointers.c"), "w") as out: out.write(POINTERS)
+    with open(b.path("library.c"), "w") as out: out.write(LIBRARY)
+    shared = ["gcc", "-O2", "-g", "-shared", "-fPIC", b.path("library.c"), "-o"]
+    for name, add in (("far", 1), ("first", 2), ("second", 3)):
+        subprocess.run([*shared, b.path(f"lib{name}.so"), f"-DNAME={name}", f"-DADD={add}"], check=True)
+    for options in (["-fno-plt"], ["-no-pie"], ["-Wl,-z,lazy"]):
+        command = ["gcc", "-O2", "-g", "-pthread", "-rdynamic", *options, b.path("pointers.c"), "-o", b.path("pointers"), b.path("libfar.so"), f"-Wl,-rpath,{b.folder}", "-ldl"]
+        subprocess.run(command, check=True)
+        program = [b.path("pointers"), b.path("libfirst.so"), b.path("libsecond.so")]
+        plain = subprocess.run(program, capture_output=True, text=True, check=True)
+        for name, way in WAYS.items():
+            status, out, err = b.run(["-q", *way, "--eval", POINTERS_SCRIPT], program)
+            same((options, name, status, out), (options, name, 0, plain.stdout))
+            rounds, ticks = map(int, err.splitlines()[0].split())
+            found = sheets(b, POINTERS_SCRIPT)
+            each, missing = 4 + rounds, not_run(b)
+            # With frames a call that a walk of the stack moves on is lost, and counted as such.
+            slack = 0 if name == "slots" else ticks
+            assert missing <= ticks, (name, missing, ticks)
+            missing += slack
+            kinds, marks = dict(found["work"]), dict(found["marks"])
+            for kind, times in ((1, 4000), (2, 4000), (3, 2000), (4, 2000), (6, 8000)):
+                assert each * times - missing <= kinds.pop(kind) <= each * times + slack, (options, name, kind, found, rounds)
+            same((options, name, kinds), (options, name, {7: 100, 8: 1, 9: 1}))
+            assert each * 4000 - missing <= marks.pop(1) <= each * 4000 + slack, (options, name, found)
+            same((options, name, marks), (options, name, {2: 300, 3: sum(i * 50 + 1 for i in range(20)), 4: 50, 5: 50, 6: 1, 7: 3000, 8: 3000}))
+            for function, kind in (("plain", 2), ("recorded", 2)):
+                calls = calls_of(b, function)
+                assert each * 1000 * kind - ticks <= calls <= each * 1000 * kind + ticks, (options, name, function, calls, each)
 
 
 def totals(b, script, command):

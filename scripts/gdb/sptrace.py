@@ -73,20 +73,26 @@ class Areas:
         return self.find(pc, "areas"), self.find(pc, "agent")
 
 
+def back_at(address):
+    """Where the way back at an address leads: `jmp BACK`, or `lea r11, [rip+BACK]` before a return; 0: it is none."""
+    code = read(address, 3) or b""
+    return jump_target(address) if code[:1] == b"\xe9" else jump_target(address + 2) if code == b"\x4c\x8d\x1d" else 0
+
+
 def way_back(area, address, limit=64):
     """From in front of, or at, the end of a slot: where its last jump leads."""
     for at in range(address, min(address + limit, area[1] - 10)):
-        if area[0] <= jump_target(at) < area[0] + SLOTS_START and (read(at + 5, 1) or b"")[:1] == b"\xe9":
-            return jump_target(at + 5)
+        if area[0] <= jump_target(at) < area[0] + SLOTS_START and (back := back_at(at + 5)):
+            return back
     return 0
 
 
 def is_exit(area, address):
     """Whether a slot's `call EXIT` has just been made from before `address`: it follows the call of what was called, and
-    `jmp back` follows it."""
+    the way back follows it."""
     before = read(address - 10, 10) or b""
     called = before[:1] == b"\xe8" and not area[0] <= jump_target(address - 10) < area[0] + SLOTS_START
-    return (called or before[1:5] == b"\xff\x54\x24\xf8") and (read(address, 1) or b"") == b"\xe9"
+    return (called or before[1:5] == b"\xff\x54\x24\xf8") and back_at(address) != 0
 
 
 class Id:
@@ -127,7 +133,7 @@ class SlotUnwinder(Unwinder):
         area = self.areas.find(value, "areas")
         if not area or value < area[0] + SLOTS_START or not area[0] <= jump_target(value - 5) < area[0] + SLOTS_START:
             return None
-        back = jump_target(value) if is_exit(area, value) else way_back(area, value)
+        back = back_at(value) if is_exit(area, value) else way_back(area, value)
         return (back, at + 8) if back else (word(at + 8), at + 16)
 
     def door(self, sp, registers):

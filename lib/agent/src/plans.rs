@@ -4,6 +4,7 @@
 //! its own tables. Must not know how a plan is got or carried out.
 
 pub mod counted;
+pub mod kept_acts;
 pub mod modules;
 pub mod padding;
 pub mod patched;

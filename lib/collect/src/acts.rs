@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use sptrace_payload::acts::{Acts, ActsError, FAILURE, MOST_TEXTS, Moment, RESULT};
 use sptrace_payload::program::{Binary, Expression, Source, Width};
+use sptrace_payload::slot_code::fits_slot;
 use sptrace_payload::tables::{Kind, MOST_KEYS, Tables};
 use sptrace_payload::text;
 use sptrace_trace::{KeyColumn, glob_matches};
@@ -58,6 +59,18 @@ pub struct Payloads {
     pub columns: Vec<Vec<KeyColumn>>,
     /// Nanoseconds of a tick of the clock, times 2^32, for those that ask how long a call took.
     pub tick_ns: u64,
+}
+
+impl Payloads {
+    /// True if one of them may run at calls that go on without a record and a frame.
+    pub fn fit_slots(&self) -> bool {
+        let is_entry = |payload: &&Payload| payload.moment == Moment::Call;
+        let mut at_entries = self.all.iter().filter(is_entry);
+        at_entries.any(|payload| {
+            let acts = &payload.acts;
+            payload.calls.is_none() && fits_slot(acts) && !acts.adds_rows(&self.tables)
+        })
+    }
 }
 
 /// What runs at the calls of one function.

@@ -167,6 +167,9 @@ impl Shared {
             load::Plans::InOrder { system_calls } if self.filters.has_hooks() => {
                 load::Plans::Mixed { system_calls }
             }
+            load::Plans::Record if self.values.act_in_slots() && !self.filters.has_hooks() => {
+                load::Plans::Acts
+            }
             plans => plans,
         }
     }

@@ -152,6 +152,12 @@ impl Values {
         self.asked.is_some() || self.chosen.is_some()
     }
 
+    /// True if what runs at calls may do so without a frame.
+    pub fn act_in_slots(&self) -> bool {
+        let fits = |chosen: &Chosen| chosen.payloads.fit_slots();
+        !self.needs_frames && self.chosen.as_ref().is_some_and(fits)
+    }
+
     /// What the plan of a module has to say, and the descriptions of its functions, given the
     /// number that the first of them gets. `None`: nothing. `takes_muted`: functions of which
     /// nothing else is recorded, too.

@@ -1,5 +1,6 @@
 //! Builds the plan of a module: functions, sites with their slots, templates, special functions.
 
+mod acts;
 mod levels;
 
 use std::collections::HashSet;
@@ -19,6 +20,7 @@ use crate::springboard::Springboards;
 use crate::tactic::{JUMP_BYTES, Refusal, Tactic, Verdict, choose};
 use crate::template::Builder;
 
+pub use acts::build_plan_with_acts;
 pub use levels::{
     build_counting_plan, build_plan_in_order, build_plan_mixed, build_plan_with_levels,
     creations_alone, in_order_for_good,
@@ -49,6 +51,8 @@ struct PlanBuilder<'a> {
     counts: Option<Creators>,
     /// They are recorded in order, not counted.
     is_in_order: bool,
+    /// Calls through pointers keep callees that have acts.
+    keeps_acts: bool,
     twins: u32,
     /// Functions that set the gs base have no row.
     leaves_out_gs: bool,
@@ -58,6 +62,8 @@ struct PlanBuilder<'a> {
 enum Calls {
     /// They are recorded with their times and ends.
     Recorded,
+    /// The same, but for callees of pointers whose acts need no frame.
+    WithActs,
     /// They are counted.
     Counted(Creators),
     /// They are recorded in order.
@@ -116,8 +122,9 @@ fn begun<'a>(
     slots_start: u32,
 ) -> PlanBuilder<'a> {
     let is_in_order = matches!(calls, Calls::InOrder(_));
+    let keeps_acts = matches!(calls, Calls::WithActs);
     let counts = match calls {
-        Calls::Recorded => None,
+        Calls::Recorded | Calls::WithActs => None,
         Calls::Counted(creators) | Calls::InOrder(creators) => Some(creators),
     };
     let mut b = PlanBuilder {
@@ -140,6 +147,7 @@ fn begun<'a>(
         keep_below_return: special::keep_below_return(object),
         counts,
         is_in_order,
+        keeps_acts,
         twins: 0,
         leaves_out_gs: false,
     };
@@ -401,6 +409,9 @@ impl PlanBuilder<'_> {
         let back = Svma(site.address.0 + u64::from(site.length));
         let mut t = Builder::new(self.base);
         let (start, mut flags) = self.moved_before(&mut t, f, site, tactic)?;
+        if let Some(kept) = self.keep_acts(&mut t, f, (site, tactic, start)) {
+            return self.with_slot((site, tactic, back), t, start, flags | kept);
+        }
         if site.got_slot.0 != 0 && site.target.0 != 0 {
             t.push_slot(site.got_slot);
         } else if site.target.0 == 0 && !t.push_operand(self.object, site.address, site.length) {

@@ -17,8 +17,9 @@ use iced_x86::{
 use sptrace_addr::Svma;
 use sptrace_image::Object;
 use sptrace_wire::plan::{
-    CALL, Fixup, FixupKind, HOOK_ENTRY, HOOK_ENTRY_ID, INC_GS, JUMP, JUMP_BYTES, NOP, Room,
-    SYSTEM_CALL_ALONE, SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_UNSEEN, Template, common,
+    CALL, Fixup, FixupKind, HOOK_ENTRY, HOOK_ENTRY_ID, INC_GS, JUMP, JUMP_BYTES, JUMP_R11,
+    KEPT_ACTS_LOADED, LEA_R11, NOP, PUT_R11, Room, SYSTEM_CALL_ALONE, SYSTEM_CALL_ALONE_ID,
+    SYSTEM_CALL_UNSEEN, Template, common,
 };
 
 use crate::movable::movable;
@@ -237,28 +238,19 @@ impl Builder {
     pub fn count_kept(
         &mut self,
         object: &Object<'_>,
-        (site, length): (Svma, u8),
+        place: (Svma, u8),
         got_slot: Option<Svma>,
         has_return_address: bool,
     ) -> bool {
-        match got_slot {
-            Some(slot) => {
-                // mov r11, [rip+SLOT]
-                self.code.extend([0x4c, 0x8b, 0x1d]);
-                self.rel32(FixupKind::Text, slot.0.wrapping_sub(self.base_svma) as i32);
-            }
-            None => {
-                if !self.load_operand(object, (site, length), has_return_address) {
-                    return false;
-                }
-            }
+        if !self.load_target(object, place, got_slot, has_return_address) {
+            return false;
         }
         // cmp r11, [rip+CALLEE] ; jne MISS
         let compare = self.code.len();
         self.code.extend([0x4c, 0x3b, 0x1d, 0, 0, 0, 0, 0x75, 12]);
         self.code.extend(INC_GS);
         self.code.extend([0; 4]);
-        self.code.extend([0x41, 0xff, 0xe3]);
+        self.code.extend(JUMP_R11);
         self.code.extend([0x41, 0x53]);
         self.finish_counted(common::COUNT_INDIRECT);
         while !self.code.len().is_multiple_of(8) {
@@ -267,6 +259,77 @@ impl Builder {
         let rel = (self.code.len() - (compare + 7)) as u32;
         self.code[compare + 3..compare + 7].copy_from_slice(&rel.to_le_bytes());
         self.code.extend([0; 8]);
+        true
+    }
+
+    /// The call through the pointer at `place`, or through a GOT slot, by way of the acts of a
+    /// callee that is kept ([`sptrace_wire::plan::SITE_KEEPS_ACTS`]); any other is recorded. The
+    /// stack pointer is 8 less than in the text. False: a form that has none.
+    pub fn keep_acts(
+        &mut self,
+        object: &Object<'_>,
+        place: (Svma, u8),
+        got_slot: Option<Svma>,
+        back: Svma,
+    ) -> bool {
+        // cmp r11, [rip+CALLEE] ; jne MISS ; call [rip+CODE]
+        const COMPARE: [u8; 15] = [
+            0x4c, 0x3b, 0x1d, 0, 0, 0, 0, 0x75, 9, 0xff, 0x15, 0, 0, 0, 0,
+        ];
+        // MISS: cmp qword [rip+CALLEE], 0 ; jne FAR
+        const ASKS: [u8; 10] = [0x48, 0x83, 0x3d, 0, 0, 0, 0, 0, 0x75, 5];
+        if !self.load_target(object, place, got_slot, true) {
+            return false;
+        }
+        let compare = self.code.len();
+        self.code.extend(COMPARE);
+        self.code.extend(JUMP_R11);
+        let asks = self.code.len();
+        self.code.extend(ASKS);
+        self.call_common(common::ACTS_FIRST);
+        self.code.extend(PUT_R11);
+        self.call_common(common::INDIRECT);
+        self.header.entry_id = self.here();
+        debug_assert_eq!(self.code.len() - compare, KEPT_ACTS_LOADED as usize);
+        self.code.extend([0xff, 0x54, 0x24, 0xf8]);
+        self.call_common(common::EXIT);
+        self.header.exit_id = self.here();
+        self.code.extend(LEA_R11);
+        self.rel32(FixupKind::Text, back.0.wrapping_sub(self.base_svma) as i32);
+        self.code.extend([0x41, 0x53, 0xc3]);
+        while !self.code.len().is_multiple_of(8) {
+            self.code.push(NOP);
+        }
+        let callee = self.code.len();
+        self.code.extend([0; 24]);
+        // Each displacement counts from the end of its instruction.
+        let words = [
+            (compare + 3, compare + 7, callee),
+            (compare + 11, compare + 15, callee + 8),
+            (asks + 3, asks + 8, callee),
+        ];
+        for (at, end, word) in words {
+            let rel = ((word - end) as u32).to_le_bytes();
+            self.code[at..at + 4].copy_from_slice(&rel);
+        }
+        true
+    }
+
+    /// `mov r11, OPERAND` of the call or jump at `place`, or the content of a GOT slot. False: a
+    /// form that has none.
+    fn load_target(
+        &mut self,
+        object: &Object<'_>,
+        place: (Svma, u8),
+        got_slot: Option<Svma>,
+        has_return_address: bool,
+    ) -> bool {
+        let Some(slot) = got_slot else {
+            return self.load_operand(object, place, has_return_address);
+        };
+        // mov r11, [rip+SLOT]
+        self.code.extend([0x4c, 0x8b, 0x1d]);
+        self.rel32(FixupKind::Text, slot.0.wrapping_sub(self.base_svma) as i32);
         true
     }
 

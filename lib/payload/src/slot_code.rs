@@ -45,14 +45,15 @@ pub fn slot_code(
     tables: &Tables,
     thread: Thread,
 ) -> Result<Option<SlotCode>, ActsCodeError> {
-    if !fits(acts) || acts.adds_rows(tables) {
+    if !fits_slot(acts) || acts.adds_rows(tables) {
         return Ok(None);
     }
     let mut writer = Writer::new(acts, tables, thread)?;
     writer.in_slot(acts)
 }
 
-fn fits(acts: &Acts) -> bool {
+/// False if acts certainly have no such code.
+pub fn fits_slot(acts: &Acts) -> bool {
     let is_plain = !acts.records && !acts.may_record() && !acts.is_slow();
     is_plain && acts.expressions().into_iter().all(is_at_hand)
 }

@@ -7,13 +7,19 @@
 
 use crate::events::acts;
 use crate::memory::frame::{Frame, Vectors};
+use crate::memory::lock;
 use crate::memory::thread::Hot;
 use crate::patch::text;
-use crate::plans::{modules, ready, slot};
+use crate::plans::{kept_acts, modules, ready, slot};
 use crate::reach::propagate;
+use sptrace_wire::plan::KEPT_ACTS_FAR;
 
 /// The slot with this id asks.
 pub fn first(hot: &Hot, f: &Frame, vectors: &Vectors) {
+    let entry = f.id + KEPT_ACTS_FAR;
+    if kept_acts::of(entry).is_some() {
+        return keep(hot, entry, f.r11_r10_r9[0]);
+    }
     let callee = slot::acts_target(f.id);
     propagate::reach(hot, callee);
     if slot::asks_of_acts(f.id) {
@@ -24,4 +30,14 @@ pub fn first(hot: &Hot, f: &Frame, vectors: &Vectors) {
         return;
     }
     acts::act(hot, f, vectors, callee, f.above_at());
+}
+
+/// A call through a pointer leads to `callee`: its slot keeps that if it has acts for slots. It is
+/// recorded after this as any other, or its acts run with it.
+fn keep(hot: &Hot, entry: u64, callee: u64) {
+    propagate::reach(hot, callee);
+    if lock::lock(hot.tid.get()) {
+        kept_acts::keep(entry, callee);
+        lock::unlock();
+    }
 }

@@ -15,7 +15,7 @@ use crate::memory::table::Module;
 use crate::memory::thread::Hot;
 use crate::memory::{guarded, lock, sandbox, state, sys};
 use crate::patch::unpatch;
-use crate::plans::{modules, payloads};
+use crate::plans::{kept_acts, modules, payloads};
 use crate::reach::{propagate, thread};
 use crate::record::{end, question, settle};
 use sptrace_wire::control::*;
@@ -112,6 +112,9 @@ pub(super) fn unload(hot: &Hot, entered: &mut Entered) {
         m.doubtful.set(true);
         modules::forget(m.start.get(), m.end.get());
         payloads::forget(m.start.get(), m.end.get());
+    }
+    if state::process().has_values.get() {
+        kept_acts::forget_all();
     }
     lock::unlock();
 }

@@ -19,6 +19,8 @@ pub struct Module {
     pub end: Word,
     /// avma of the plan's `base_svma`.
     pub base: Word,
+    /// What its first bytes were when it was met: see [`crate::reach::check`].
+    pub print: Word,
     plan: PlanCell,
     /// Execute view of the patch area; 0: the module is left alone.
     area: Bound,
@@ -91,6 +93,7 @@ impl Module {
             start: Word::new(0),
             end: Word::new(0),
             base: Word::new(0),
+            print: Word::new(0),
             plan: PlanCell(UnsafeCell::new(None)),
             area: Bound::zero(),
             area_rw: Bound::zero(),
@@ -217,6 +220,7 @@ impl Module {
             (&self.start, &other.start),
             (&self.end, &other.end),
             (&self.base, &other.base),
+            (&self.print, &other.print),
             (&self.area_used, &other.area_used),
             (&self.wirings, &other.wirings),
         ];

@@ -10,7 +10,7 @@ use crate::memory::table::{Module, UNTOUCHED};
 use crate::memory::{counters, state, stopped};
 use crate::patch::text;
 use crate::plans::patched::{Patch, Springboard};
-use crate::plans::{padding, payloads, plan, ready, slot};
+use crate::plans::{kept_acts, padding, payloads, plan, ready, slot};
 use crate::routines::image;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
@@ -112,6 +112,7 @@ pub fn write_slot(m: &Module, s: &PlanSite) -> bool {
         SiteForm::Refused => false,
         SiteForm::Direct => direct(m, s),
         SiteForm::Template if s.is_any(SITE_KEEPS_CALLEE) => kept(m, s),
+        SiteForm::Template if s.keeps_acts() => keeps_acts(m, s),
         SiteForm::Template => template(m, s.argument, s.slot),
         SiteForm::Counted => counted(m, s),
         SiteForm::Ordered => ordered(m, s),
@@ -285,6 +286,21 @@ fn kept(m: &Module, s: &PlanSite) -> bool {
     m.area().renew(at, &cell.to_le_bytes())
 }
 
+/// Writes the slot of a call through a pointer that keeps a callee which has acts: none yet. One
+/// that was written before stays as it is.
+fn keeps_acts(m: &Module, s: &PlanSite) -> bool {
+    let Some((entry, exit)) = m.plan().and_then(|plan| plan.ids(s)) else {
+        return false;
+    };
+    let slot = m.area_start() + u64::from(s.slot);
+    let id = slot + u64::from(entry);
+    if kept_acts::is_written(id) {
+        return true;
+    }
+    let nothing = slot + u64::from(exit) + KEPT_ACTS_RETURN;
+    template(m, s.argument, s.slot) && kept_acts::begin(m, id, nothing)
+}
+
 /// Copies a template's code into its slot and fills in what depends on addresses. False: there is
 /// no such, or it does not fit into the area.
 pub fn template(m: &Module, argument: u32, slot: u32) -> bool {
@@ -329,6 +345,7 @@ pub fn wirings(area: Area) -> u64 {
 /// In a fork child: slots that the parent has wired since the fork go back to "first" where this
 /// process has not instrumented the callee.
 pub fn unwire(m: &Module) {
+    kept_acts::forget_in(m);
     for (i, f) in plan::functions(m) {
         let is_instrumented = m.function(i) != UNTOUCHED;
         for s in plan::sites_of(m, f) {

@@ -17,9 +17,8 @@ use crate::patch::{mappings, pages};
 use crate::plans::modules;
 use crate::plans::patched::Patch;
 use crate::routines::image;
-use core::mem::offset_of;
 use sptrace_wire::control::hole;
-use sptrace_wire::plan::{AreaHeader, COUNTED_ID, JUMP_BYTES, NOP, NOP_5};
+use sptrace_wire::plan::{COUNTED_ID, JUMP_BYTES, NOP, NOP_5};
 
 const BATCH: usize = 128;
 
@@ -220,12 +219,7 @@ pub fn wire(id: u64, routine: i32) {
         return;
     };
     let target = m.area_start() + image::offset(routine) as u64;
-    let count = offset_of!(AreaHeader, wirings) as u64;
-    m.wirings.add(1);
-    m.area()
-        .word(count)
-        .into_iter()
-        .for_each(|count| count.add(1));
+    modules::note_wiring(m);
     m.area().set_rel32(id, target.wrapping_sub(id) as u32);
 }
 
@@ -239,12 +233,7 @@ pub fn wire_counted(id: u64) {
     let Some(word) = m.area().word(offset) else {
         return;
     };
-    m.wirings.add(1);
-    let count = offset_of!(AreaHeader, wirings) as u64;
-    m.area()
-        .word(count)
-        .into_iter()
-        .for_each(|count| count.add(1));
+    modules::note_wiring(m);
     let mut bytes = word.get().to_le_bytes();
     let asking = bytes.iter_mut().zip(NOP_5);
     asking.for_each(|(to, byte)| *to = byte);

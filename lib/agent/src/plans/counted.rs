@@ -6,7 +6,7 @@
 //! Must not know why nothing is counted.
 
 use crate::memory::table::{Module, UNTOUCHED};
-use crate::plans::{plan, slot};
+use crate::plans::{kept_acts, plan, slot};
 use sptrace_wire::plan::*;
 
 /// No callee has this address: a slot that keeps it asks its routine.
@@ -18,6 +18,7 @@ const NOTHING: [u8; (COUNTED_JUMP - COUNTED_ID) as usize] =
 
 /// No slot of the module counts or records in order from here on.
 pub fn stop(m: &Module) {
+    kept_acts::stop(m);
     each(m, &|s, id| match s.form {
         SiteForm::Counted => stop_direct(m, s, id),
         SiteForm::Ordered => stop_ordered(m, s, id),
@@ -30,6 +31,7 @@ pub fn stop(m: &Module) {
 /// slots others. Nobody executes where they count.
 pub fn retire(m: &Module) {
     stop(m);
+    kept_acts::retire(m);
     each(m, &|s, id| {
         let (counts_at, kept_at) = (id, id - KEPT_CELL_TO_ID);
         match s.form {

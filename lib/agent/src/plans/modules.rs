@@ -9,6 +9,7 @@ use crate::memory::state::TABLE_BITS;
 use crate::memory::table::Module;
 use crate::memory::word::{Link, Word};
 use crate::memory::{state, sys};
+use core::mem::offset_of;
 use sptrace_wire::plan::*;
 
 /// The modules that are known, gone ones included.
@@ -136,6 +137,14 @@ pub fn forget(start: u64, end: u64) {
             entry.set(0);
         }
     }
+}
+
+/// A slot of the module is about to be made another: a fork child must look at its own again.
+pub fn note_wiring(m: &Module) {
+    m.wirings.add(1);
+    let count = offset_of!(AreaHeader, wirings) as u64;
+    let word = m.area().word(count);
+    word.into_iter().for_each(|count| count.add(1));
 }
 
 /// A special function or hook in the process.

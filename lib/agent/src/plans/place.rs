@@ -36,20 +36,26 @@ pub struct Place {
     pub in_order: bool,
     /// The same, whose callee's acts run behind `entry`.
     pub acts: bool,
-    /// Where a slot that keeps its callee jumps to it, having counted the call; 0: it is none.
+    /// Where a slot that keeps its callee jumps to it, having counted the call, or had its acts
+    /// run; 0: it is none.
     pub kept_jump: u64,
+    /// It keeps a callee that has acts.
+    pub keeps_acts: bool,
     /// Between the moved instructions and the operand's, where a return address is pushed; 0: it is
     /// not.
     pub push: u64,
 }
 
-/// In a slot that keeps its callee: from where that is in r11 to the jump there.
+/// In a slot that keeps its callee and counts: from where that is in r11 to the jump there.
 const LOADED_TO_JUMP: u64 = 18;
 
 impl Place {
     /// In a slot that keeps its callee: from here on r11 holds the one that is called.
     pub fn loaded(&self) -> u64 {
-        self.kept_jump - LOADED_TO_JUMP
+        match self.keeps_acts {
+            true => self.entry - KEPT_ACTS_LOADED,
+            false => self.kept_jump - LOADED_TO_JUMP,
+        }
     }
 
     /// Behind the instructions that can be executed for the program: the moved ones, and what loads
@@ -111,6 +117,7 @@ pub fn place(m: &Module, address: u64) -> Option<Place> {
                 in_order: false,
                 acts: false,
                 kept_jump: 0,
+                keeps_acts: false,
                 push: 0,
             })
         }
@@ -147,6 +154,7 @@ fn of_system_call(slot: u64, base: u64, s: &PlanSpecial, t: &Template) -> Place 
         in_order: false,
         acts: false,
         kept_jump: 0,
+        keeps_acts: false,
         push: 0,
     }
 }
@@ -185,7 +193,7 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         },
         text,
         operand: s.is_any(SITE_INDIRECT),
-        keep_call: s.is_any(SITE_KEEP_CALL),
+        keep_call: s.is_any(SITE_KEEP_CALL) && !s.keeps_acts(),
         tail: s.is_any(SITE_TAIL),
         special: false,
         hook: false,
@@ -193,10 +201,12 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         counted: s.form == SiteForm::Counted,
         in_order: s.form == SiteForm::Ordered,
         acts: s.form == SiteForm::Acts,
-        kept_jump: match s.is_any(SITE_KEEPS_CALLEE) {
-            true => slot + u64::from(entry) - KEPT_JUMP_TO_ID,
-            false => 0,
+        kept_jump: match (s.is_any(SITE_KEEPS_CALLEE), s.keeps_acts()) {
+            (true, _) => slot + u64::from(entry) - KEPT_JUMP_TO_ID,
+            (_, true) => slot + u64::from(entry) - KEPT_ACTS_DONE,
+            _ => 0,
         },
+        keeps_acts: s.keeps_acts(),
         push: match s.is_any(SITE_PUSHES_BACK) {
             true => start + moved as u64,
             false => 0,
@@ -247,7 +257,15 @@ pub fn full_of(place: &Place) -> u64 {
 
 /// Of a slot in which acts run: behind the call of their code.
 pub fn acts_end_of(place: &Place) -> u64 {
-    place.start + u64::from(ACTS_JUMP)
+    match place.keeps_acts {
+        true => place.kept_jump,
+        false => place.start + u64::from(ACTS_JUMP),
+    }
+}
+
+/// Of a slot that keeps a callee with acts: behind the question which.
+pub fn far_of(place: &Place) -> u64 {
+    place.entry - KEPT_ACTS_FAR
 }
 
 /// True if a routine that was called at this place has this return address, or has put it there.
@@ -255,7 +273,9 @@ pub fn is_id(place: &Place, id: u64) -> bool {
     let ways = [SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_ALONE, SYSTEM_CALL_UNSEEN];
     let is_way = || ways.iter().any(|way| id == place.exit + way);
     let is_full = place.in_order && id == full_of(place);
-    let is_acts_end = place.acts && id == acts_end_of(place);
-    let is_of_call = id == place.entry || id == place.exit || is_full || is_acts_end;
+    let is_acts_end = (place.acts || place.keeps_acts) && id == acts_end_of(place);
+    let is_question = place.keeps_acts && id == far_of(place);
+    let is_of_acts = is_acts_end || is_question;
+    let is_of_call = id == place.entry || id == place.exit || is_full || is_of_acts;
     is_of_call || place.system_call.is_some() && is_way()
 }

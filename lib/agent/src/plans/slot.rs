@@ -8,7 +8,7 @@ use crate::frames::shadow::FRAME_DONE;
 use crate::memory::area::Area;
 use crate::memory::state;
 use crate::memory::state::{ASKED, ORIGINALS, Original, PROBES, SHIFT};
-use crate::plans::modules;
+use crate::plans::{kept_acts, modules};
 use crate::routines::image;
 use core::sync::atomic::Ordering;
 use sptrace_wire::plan::{HOOK_EXIT_ID, common as routine, *};
@@ -62,8 +62,8 @@ pub fn return_of(id: u64) -> u64 {
     if is_return(hooked) { hooked } else { 0 }
 }
 
-/// The original return address of the slot whose exit is at `exit` (`call exit; jmp back`), or 0 if
-/// that is no slot's exit.
+/// The original return address of the slot whose exit is at `exit` (`call exit; jmp back`, or what
+/// stands for that jump: [`SITE_KEEPS_ACTS`]), or 0 if that is no slot's exit.
 #[inline]
 pub fn original_return(exit: u64) -> u64 {
     modules::area(exit).map_or(0, |area| original_return_in(area, exit))
@@ -72,10 +72,11 @@ pub fn original_return(exit: u64) -> u64 {
 #[inline]
 fn original_return_in(area: Area, exit: u64) -> u64 {
     match area.code::<10>(exit) {
-        Some([0xe8, _, _, _, _, 0xe9, a, b, c, d]) => {
+        Some([CALL, _, _, _, _, JUMP, a, b, c, d]) => {
             let rel = i32::from_le_bytes([a, b, c, d]);
             (exit + 10).wrapping_add_signed(rel.into())
         }
+        Some([CALL, _, _, _, _, 0x4c, ..]) => back_in(area, exit + 5).unwrap_or(0),
         _ => 0,
     }
 }
@@ -106,6 +107,19 @@ fn original_with_hooks(mut value: u64, word: u64) -> u64 {
         value = original;
     }
     found
+}
+
+/// Where `lea r11, [rip+BACK]` at `at` leads, in a slot that keeps a callee with acts.
+fn back_in(area: Area, at: u64) -> Option<u64> {
+    let is_it = area.code(at) == Some(LEA_R11);
+    let back = || rel32(area, at + LEA_R11.len() as u64 + 4);
+    is_it.then(back)?
+}
+
+/// The same, given the id of the exit; 0: it is no such slot's.
+pub fn back_of(exit_id: u64) -> u64 {
+    let back = |area| back_in(area, exit_id);
+    modules::area(exit_id).and_then(back).unwrap_or(0)
 }
 
 /// The exit in the slot of an entry id: after `call CALLEE` (5 bytes) or `call [rsp-8]` (4); 0: it
@@ -173,7 +187,10 @@ pub fn ordered_target(id: u64) -> u64 {
 pub fn acts_target(id: u64) -> u64 {
     match asks_of_acts(id) {
         true => direct_target(id + u64::from(ACTS_JUMP - ACTS_ID)),
-        false => direct_target(id),
+        false => match kept_acts::of(id + KEPT_ACTS_DONE) {
+            Some(kept) => kept.callee,
+            None => direct_target(id),
+        },
     }
 }
 

@@ -10,6 +10,24 @@ use crate::plans::patched::{Patch, Stands};
 use crate::plans::plan;
 use sptrace_wire::plan::*;
 
+/// Bytes from the start of a module by which it is told from another: its headers, which are never
+/// patched, and of most the build id and the first names.
+const PRINT_BYTES: usize = 1024;
+
+/// A number that two files hardly have in common, given where one of them is mapped; 0: it is not.
+pub fn print_at(base: u64) -> u64 {
+    let bytes: Option<[u8; PRINT_BYTES]> = sys::read(base);
+    // FNV-1a (draft-eastlake-fnv), by words.
+    let mix = |hash: u64, word: &[u8; 8]| {
+        (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x0000_0100_0000_01b3)
+    };
+    let words = |bytes: [u8; PRINT_BYTES]| {
+        let (words, _) = bytes.as_chunks();
+        words.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+    };
+    bytes.map_or(0, words)
+}
+
 /// A module was mapped anew: none of its code is patched.
 fn forget_patches(m: &Module) {
     for (i, _) in plan::functions(m) {
@@ -22,10 +40,11 @@ fn forget_patches(m: &Module) {
 }
 
 /// A module that may have been unmapped, or mapped anew at the same place. If its patches are gone
-/// but its code is there, its functions count as never reached; if other code is there, it is gone.
+/// but its code is there, its functions count as never reached; if other code is there, or another
+/// file, it is gone. Of a file without patches the code says nothing.
 pub fn check_module(m: &Module) {
     m.doubtful.set(false);
-    if !m.has_plan() {
+    if !m.has_plan() || m.print.get() != print_at(m.base.get()) {
         m.gone.set(true);
         return;
     }

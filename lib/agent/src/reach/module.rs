@@ -12,6 +12,7 @@ use crate::memory::table::{MODULES, Mapped, Module};
 use crate::patch::special;
 use crate::plans::{modules, plan};
 use crate::reach::areas::{self, Identity};
+use crate::reach::check;
 use crate::record::question;
 use crate::routines::{image, silent};
 use core::mem::offset_of;
@@ -143,6 +144,7 @@ fn take_in(answer: &PlannedModule) -> Asked {
     new.start.set(base + header.text_start as u64);
     new.end.set(base + header.text_end as u64);
     new.base.set(base);
+    new.print.set(check::print_at(base));
     new.wide.set(answer.is_wide);
     new.joined.set(answer.is_left);
     new.is_left.set(answer.is_left && is_preparing);

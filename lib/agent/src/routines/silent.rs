@@ -75,9 +75,16 @@ sptrace_silent_entry:
 sptrace_silent_indirect:
     SAVE_SILENT
     mov rdx, [rsp+32]
-    LOAD_ODD rcx, 10
+    /* The way back is `jmp BACK`, or `lea r11, [rip+BACK]`: see `SITE_KEEPS_ACTS`. No flag is changed. */
+    movzx ecx, byte ptr [rdx+9]
+    lea rcx, [rcx-0xe9]
+    jrcxz 86f
+    LOAD_ODD rcx, 12
+    lea rcx, [rdx+rcx+16]
+    jmp 87f
+86: LOAD_ODD rcx, 10
     lea rcx, [rdx+rcx+14]
-    mov rax, [rsp+40]
+87: mov rax, [rsp+40]
     mov [rsp+24], rax
     mov [rsp+40], rcx
     RESTORE_SILENT

@@ -18,7 +18,7 @@ use crate::memory::area::Area;
 use crate::memory::frame::XMM_BYTES;
 use crate::memory::table::Module;
 use crate::memory::thread::{Hot, ShadowFrame};
-use crate::memory::{frame, live, loss, sys};
+use crate::memory::{frame, loss, sys};
 use crate::plans::place::{Place, SystemCall};
 use crate::plans::{modules, payloads, place, slot};
 use crate::routines::marks;
@@ -27,7 +27,7 @@ use crate::signals::around::{Around, RED_ZONE_BYTES, stack_word, write_ahead};
 use crate::signals::sigframe::{
     FLAGS, FPSTATE, NESTED, R8, R12, RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, WORDS,
 };
-use crate::signals::{interrupted, moved, pushed, sigframe, valued};
+use crate::signals::{interrupted, pushed, sigframe, valued};
 use sptrace_wire::plan::SLOTS_START;
 use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM};
 
@@ -36,7 +36,7 @@ const ARITHMETIC: u64 = 0x8d5;
 
 pub(super) const R11: usize = R8 + 3;
 /// The general registers by their numbers in instructions.
-const REGISTERS: [usize; 16] = [
+pub(super) const REGISTERS: [usize; 16] = [
     RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, 6, 7, 8, 9, 10, 11, 12,
 ];
 
@@ -132,7 +132,7 @@ impl Context<'_> {
     }
 
     /// Inside a slot, outside of the common routines.
-    fn out_of_slot(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
+    pub(super) fn out_of_slot(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
         let rip = self.0[RIP];
         if let Some(call) = place.system_call {
             return self.out_of_system_call(hot, place, call);
@@ -146,7 +146,11 @@ impl Context<'_> {
         if place.acts {
             return self.out_of_acts_slot(place);
         }
-        if place.kept_jump != 0 && (place.loaded()..place.entry - 5).contains(&rip) {
+        if place.keeps_acts && rip >= place.loaded() {
+            if let Some(is_out) = self.out_of_kept_acts(hot, place) {
+                return is_out;
+            }
+        } else if place.kept_jump != 0 && (place.loaded()..place.entry - 5).contains(&rip) {
             return self.out_of_kept(hot, place);
         }
         if place.push != 0 && (place.push..=place.push + pushed::BYTES).contains(&rip) {
@@ -166,7 +170,9 @@ impl Context<'_> {
         let has_pushed = place.push != 0 && rip > place.push;
         let has_begun = place.moved != 0 && rip != place.start || has_pushed;
         if rip < place.entry && !has_begun && (place.text != 0 || place.keep_call) {
-            self.0[RSP] += if pushed { 8 } else { 0 };
+            // Of a slot that keeps a callee with acts the text has called the slot.
+            let is_called = pushed || place.keeps_acts;
+            self.0[RSP] += if is_called { 8 } else { 0 };
             return self.back(place);
         }
         if rip > place.entry || rip < place.moved_end() {
@@ -229,40 +235,6 @@ impl Context<'_> {
             interrupted::is_done(hot, self.0[RSP]);
         }
         true
-    }
-
-    /// Executes the moved instructions that are left, up to the text or to another part of a slot.
-    fn execute_moved(&mut self, hot: Option<&Hot>, end: u64) -> bool {
-        let registers = REGISTERS.map(|i| self.0[i]);
-        let mut run = moved::Run::new(registers, self.0[RIP], self.0[FLAGS]);
-        let mut goes_on_at = None;
-        while let Some(m) = modules::of_area(run.rip).filter(|_| goes_on_at.is_none()) {
-            let mut code = [0; moved::LONGEST_BYTES];
-            let Some(has_jumped) = run.step(m.area().read(run.rip, &mut code), sys::read_word)
-            else {
-                return false;
-            };
-            if (has_jumped || run.rip == end)
-                && let Some(m) = modules::of_area(run.rip)
-            {
-                let Some(here) = place::place(m, run.rip) else {
-                    return false;
-                };
-                goes_on_at = Some(here);
-            }
-        }
-        for (at, value, bytes) in run.stores() {
-            let value = value.to_le_bytes();
-            // SAFETY: words of the interrupted stack that were read just now, and that the program
-            // is about to overwrite with the same.
-            unsafe { live::write(*at, value.get(..*bytes).unwrap_or(&value)) };
-        }
-        for (&i, value) in REGISTERS.iter().zip(run.registers) {
-            self.0[i] = value;
-        }
-        self.0[RIP] = run.rip;
-        self.0[FLAGS] = run.flags;
-        goes_on_at.is_none_or(|here| self.out_of_slot(hot, &here))
     }
 
     /// Inside the agent, with signals let in: the event has not happened.
@@ -382,6 +354,12 @@ impl Context<'_> {
             // As if the routine had not been called yet.
             self.0[RIP] = id - 5;
             return self.out_of_ordered(hot, place);
+        }
+        if place.keeps_acts && id < place.entry {
+            // As if its acts had not been asked for yet.
+            let is_of_acts = id == place::acts_end_of(place);
+            self.0[RIP] = if is_of_acts { place.loaded() } else { id };
+            return self.out_of_kept_acts(hot, place) == Some(true);
         }
         if place.hook && id == place.exit {
             // Where the routine was called from.
@@ -584,6 +562,7 @@ impl Context<'_> {
             Some([0xe9, _]) => (slot::direct_target(id), 0),
             Some([0xff, 0x54]) => (operand(), 4),
             Some([0xff, 0x64]) => (operand(), 0),
+            Some([0x4c, 0x8d]) => (slot::back_of(id), 0),
             _ => return false,
         };
         if modules::is_in_area(target) {

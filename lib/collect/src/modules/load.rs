@@ -12,8 +12,8 @@ use sptrace_image::Object;
 use sptrace_patch::columns::to_columns;
 use sptrace_patch::system_calls::{system_calls, with_system_calls};
 use sptrace_patch::{
-    build_counting_plan, build_plan, build_plan_in_order, build_plan_mixed, build_plan_with_levels,
-    build_plan_without_calls, creations_alone,
+    build_counting_plan, build_plan, build_plan_in_order, build_plan_mixed, build_plan_with_acts,
+    build_plan_with_levels, build_plan_without_calls, creations_alone,
 };
 use sptrace_tracee::maps::Mapping;
 use sptrace_tracee::proc::files;
@@ -40,6 +40,8 @@ pub fn openable(pid: u32, m: &Mapping) -> Option<PathBuf> {
 pub enum Plans {
     /// They are recorded.
     Record,
+    /// The same; what functions do at their calls may need no frame.
+    Acts,
     /// They are counted.
     Count,
     /// They are recorded, those of some functions counted at times.
@@ -67,6 +69,7 @@ const LEVELS_VERSION: u32 = PLAN_VERSION | 1 << 30;
 const IN_ORDER_VERSION: u32 = PLAN_VERSION | 1 << 29;
 const MIXED_VERSION: u32 = PLAN_VERSION | 1 << 27;
 const SYSTEM_CALLS_VERSION: u32 = PLAN_VERSION | 1 << 28;
+const ACTS_VERSION: u32 = PLAN_VERSION | 1 << 25;
 /// Beside one of the others.
 const WITH_SYSTEM_CALLS: u32 = 1 << 26;
 
@@ -95,6 +98,7 @@ pub fn has_specials(places: &Places, path: &Path, plans: Plans) -> Option<bool> 
 fn kind(plans: Plans) -> (u32, Planned) {
     match plans {
         Plans::Record => (PLAN_VERSION, planned),
+        Plans::Acts => (ACTS_VERSION, planned_with_acts),
         Plans::Count => (COUNTING_VERSION, planned_to_count),
         Plans::InOrder { system_calls } => with(
             system_calls,
@@ -145,6 +149,11 @@ pub fn fill_own(places: &Places, image: &Path) -> Result<(), CodeError> {
 /// The plan that is kept beside an analysis.
 fn planned(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     with_all_system_calls(object, analysis, build_plan(object, analysis))
+}
+
+/// The same where what functions do at their calls may need no frame.
+fn planned_with_acts(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    with_all_system_calls(object, analysis, build_plan_with_acts(object, analysis))
 }
 
 /// The same where nothing but system calls is recorded.

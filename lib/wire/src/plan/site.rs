@@ -98,6 +98,11 @@ impl PlanSite {
     /// Where [`PlanSite::form`] lies in a record, in front of the verdict.
     pub const FORM_OFFSET: usize = Self::BYTES - 2;
 
+    /// True if its slot is that of [`SITE_KEEPS_ACTS`], whose bit means something else elsewhere.
+    pub const fn keeps_acts(&self) -> bool {
+        matches!(self.form, SiteForm::Template) && self.is_any(SITE_KEEPS_ACTS)
+    }
+
     /// True if one of these flags is set.
     pub const fn is_any(&self, flags: u16) -> bool {
         self.flags & flags != 0
@@ -152,11 +157,51 @@ pub const KEPT_JUMP_TO_ID: u64 = 10;
 /// 8 from [`KEPT_CALLEE_FROM_ID`] on.
 pub const KEPT_CALLEE_FROM_ID: u64 = 4;
 
+/// Of a [`SiteForm::Template`]: a call through a pointer that is recorded, whose slot keeps a
+/// callee with acts which need no frame ([`crate::plan::SlotActs`]), and has them run by itself:
+///
+/// ```text
+///   [moved instructions]
+///   mov  r11, OPERAND             the text keeps a call, so the return address is pushed
+///   cmp  r11, [CALLEE] ; jne MISS
+///   call [CODE]                   the callee's, in whichever area it lies
+///   jmp  r11
+///   MISS: cmp qword [CALLEE], 0 ; jne FAR
+///   call ACTS_FIRST               asks whether this callee is to be kept; the id is FAR
+///   FAR:  mov [rsp], r11          from here on it is as any call through a pointer, and its
+///   call INDIRECT                   return address is the slot's
+///   call [rsp-8]                  the entry id
+///   call EXIT
+///   lea  r11, [BACK] ; push r11 ; ret      the exit id; r11 is nobody's at a return (psABI 3.2.1),
+///                                 and the return is that of the text's call, as processors expect
+///   CALLEE: 8 bytes, aligned; 0: none is kept yet; 1: none will be
+///   CODE:   8 bytes; without a callee that `ret`
+///   TRIES:  8 bytes; how often it was asked, and 1; 0: the slot is not written
+/// ```
+pub const SITE_KEEPS_ACTS: u16 = 4096;
+/// In such a slot: from where the callee is in r11 to the entry id.
+pub const KEPT_ACTS_LOADED: u64 = 42;
+/// In such a slot: from behind the call of the code to the entry id.
+pub const KEPT_ACTS_DONE: u64 = 27;
+/// In such a slot: from behind the question to the entry id.
+pub const KEPT_ACTS_FAR: u64 = 9;
+/// In such a slot: from the exit id to the `ret`.
+pub const KEPT_ACTS_RETURN: u64 = 9;
+/// In such a slot: from the entry id to the callee that is kept, at most: it lies at the next
+/// multiple of 8 from here on.
+pub const KEPT_ACTS_CALLEE: u64 = 19;
+/// `lea r11, [rip+BACK]` but for its displacement (Intel SDM, LEA).
+pub const LEA_R11: [u8; 3] = [0x4c, 0x8d, 0x1d];
+/// `jmp r11` (Intel SDM, JMP).
+pub const JUMP_R11: [u8; 3] = [0x41, 0xff, 0xe3];
+/// `mov [rsp], r11` (Intel SDM, MOV).
+pub const PUT_R11: [u8; 4] = [0x4c, 0x89, 0x1c, 0x24];
+
 /// Its calls are recorded in order, without stamps and ends ([`crate::record`]).
 pub const SITE_IN_ORDER: u16 = 2048;
 
-/// Of a counted site, or one recorded in order, that is a conditional jump, the condition stands in
-/// the bits from here on (Intel SDM vol. 2, appendix B.1.4).
+/// Of a site of [`SiteForm::Counted`] or [`SiteForm::Ordered`] that is a conditional jump, the
+/// condition stands in the bits from here on (Intel SDM vol. 2, appendix B.1.4).
 pub const SITE_CONDITION_SHIFT: u32 = 12;
 /// The second byte of `jcc rel32` but for its condition (Intel SDM, Jcc).
 pub const CONDITIONAL_JUMP: u8 = 0x80;

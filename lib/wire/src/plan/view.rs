@@ -221,8 +221,13 @@ impl<'a> PlanView<'a> {
             return None;
         }
         let t = self.template_of(site)?;
-        // The entry id follows `push [rip+x]; call`.
-        let offset = t.text_target(t.head.entry_id.checked_sub(9)?)?;
+        let before = match site.keeps_acts() {
+            // `mov r11, [rip+x]` stands there.
+            true => KEPT_ACTS_LOADED as u16 + 4,
+            // The entry id follows `push [rip+x]; call`.
+            false => 9,
+        };
+        let offset = t.text_target(t.head.entry_id.checked_sub(before)?)?;
         Some(self.header.base_svma.wrapping_add_signed(offset))
     }
 
