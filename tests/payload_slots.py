@@ -280,6 +280,37 @@ def calls_through_pointers_count_the_same(b):
                 assert each * 1000 * kind - ticks <= calls <= each * 1000 * kind + ticks, (options, name, function, calls, each)
 
 
+DESCRIPTORS = r"""
+__thread long kept = 5;
+long work(long a) { kept += a; return kept; }
+/* Between the call of a descriptor and here the compiler may have values in all registers but rax. */
+long across(long a) {
+    long held;
+    __asm__ volatile("lea 1(%1,%1,2), %0" : "=r"(held) : "r"(a));
+    register long r11 __asm__("r11") = held;
+    __asm__ volatile("" : "+r"(r11));
+    long here = kept;
+    __asm__ volatile("" : "+r"(r11));
+    return here + r11;
+}
+"""
+
+
+@case
+def descriptors_of_thread_local_storage_keep_r11(b):
+    """Who calls one goes on using what the ABI leaves to nobody at other calls through pointers."""
+    with open(b.path("descriptors.c"), "w") as out: out.write(DESCRIPTORS)
+    with open(b.path("user.c"), "w") as out: out.write('#include <stdio.h>\nlong across(long), work(long);\nint main(void) { long sum = 0; for (long i = 0; i < 1000; i++) sum += across(i) ^ work(i); printf("%ld\\n", sum); }\n')
+    subprocess.run(["gcc", "-O2", "-g", "-shared", "-fPIC", "-mtls-dialect=gnu2", b.path("descriptors.c"), "-o", b.path("libdescriptors.so")], check=True)
+    subprocess.run(["gcc", "-O2", b.path("user.c"), "-o", b.path("user"), b.path("libdescriptors.so"), f"-Wl,-rpath,{b.folder}"], check=True)
+    plain = subprocess.run([b.path("user")], capture_output=True, text=True, check=True)
+    script = 'let t = count("t", ["which"]); at("work").on_enter(|c| t.add(1)); at("across").on_enter(|c| t.add(2)); at("_dl_tlsdesc*").on_enter(|c| t.add(3));'
+    for options in (["--count"], ["--stamps", "none"], ["--eval", script]):
+        status, out, _ = b.run(["-q", *options], [b.path("user")])
+        same((options, status, out), (options, 0, plain.stdout))
+    same({which: times for which, times in sheets(b, script)["t"] if which < 3}, {1: 1000, 2: 1000})
+
+
 def totals(b, script, command):
     """What the sheets of a program hold, by the way in which its payloads run."""
     found = {}

@@ -48,6 +48,9 @@ pub struct Object<'data> {
     pub symbols: Vec<Symbol<'data>>,
     /// Data words that will hold addresses of code, sorted by slot.
     pub code_pointers: Vec<CodePointer>,
+    /// It has descriptors of thread-local storage: functions that `call [rax]` leads to and that keep
+    /// all registers but rax (x86-64 psABI, "TLS descriptors").
+    pub has_tls_descriptors: bool,
     /// PLT stubs, sorted.
     pub plt_stubs: Vec<PltStub<'data>>,
     /// GOT slots and the symbols that fill them, sorted by slot.
@@ -108,6 +111,7 @@ impl<'data> Object<'data> {
             space,
             symbols,
             code_pointers: relocations.code_pointers,
+            has_tls_descriptors: relocations.has_tls_descriptors,
             plt_stubs,
             slot_names,
             start_functions,

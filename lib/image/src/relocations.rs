@@ -10,6 +10,7 @@ use goblin::container::Ctx;
 use goblin::elf::RelocSection;
 use goblin::elf::reloc::{
     R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_IRELATIVE, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE,
+    R_X86_64_TLSDESC,
 };
 use goblin::elf::section_header::SHT_RELA;
 use sptrace_addr::Svma;
@@ -42,6 +43,8 @@ pub(crate) struct Relocations<'data> {
     /// Sorted by slot.
     pub code_pointers: Vec<CodePointer>,
     pub slots: HashMap<Svma, SlotContent<'data>>,
+    /// Some fill descriptors of thread-local storage.
+    pub has_tls_descriptors: bool,
 }
 
 impl<'data> Relocations<'data> {
@@ -125,6 +128,10 @@ fn read_rela<'data>(
                     Svma(0) => continue,
                     value => value.0.wrapping_add(addend),
                 }
+            }
+            R_X86_64_TLSDESC => {
+                out.has_tls_descriptors = true;
+                continue;
             }
             _ => continue,
         };

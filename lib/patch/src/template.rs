@@ -605,6 +605,15 @@ impl Builder {
     }
 }
 
+/// True if a call through the pointer at `site` leaves r11 to nobody, as the ABI has it (psABI
+/// 3.2.1). Who calls a descriptor of thread-local storage goes on using it.
+pub fn leaves_r11(object: &Object<'_>, (site, length): (Svma, u8)) -> bool {
+    const CALL_AT_RAX: [u8; 2] = [0xff, 0x10];
+    let code = object.code_from(site);
+    let code = code.and_then(|code| code.get(..usize::from(length)));
+    !object.has_tls_descriptors || code.is_some_and(|code| code != CALL_AT_RAX)
+}
+
 /// The instruction at `site`. `None`: the code ends before it does.
 fn instruction_at(object: &Object<'_>, site: Svma, length: u8) -> Option<Instruction> {
     let code = object.code_from(site)?.get(..usize::from(length))?;

@@ -10,7 +10,7 @@ use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteFlags, SiteKind};
 use sptrace_image::Object;
 use sptrace_patch::template::Builder;
-use sptrace_patch::{Refusal, Tactic, build_plan, special};
+use sptrace_patch::{Refusal, Tactic, build_plan, build_plan_with_acts, special};
 use sptrace_wire::plan::*;
 
 const CALLEE: Svma = Svma(0x40_1080);
@@ -45,6 +45,16 @@ fn plan_in_runtime(
     flags: FunctionFlags,
     keeps_stack_maps: bool,
 ) -> (PlanSite, Vec<u8>) {
+    plan_by(&build_plan, code, site, (flags, keeps_stack_maps))
+}
+
+/// The same by one of the makers of plans.
+fn plan_by(
+    build: &dyn Fn(&Object<'_>, &Analysis) -> Vec<u8>,
+    code: &str,
+    site: Site,
+    (flags, keeps_stack_maps): (FunctionFlags, bool),
+) -> (PlanSite, Vec<u8>) {
     let mut bytes = hex(code);
     bytes.resize(0x100, 0xcc);
     let file = elf(&bytes);
@@ -66,7 +76,7 @@ fn plan_in_runtime(
         sites: [site].into_iter().collect(),
         ..Analysis::default()
     };
-    let plan = build_plan(&object, &analysis);
+    let plan = build(&object, &analysis);
     let site = PlanView::new(&plan).unwrap().site(0).unwrap();
     (site, plan)
 }
@@ -98,6 +108,83 @@ fn check_in(code: &str, site: Site, keeps_stack_maps: bool, expected: Expected<'
     );
     let before = tactic == Tactic::WayIn || base.0 + start < address.0;
     assert_eq!(t.moved > 0, before, "instructions moved before the call");
+}
+
+/// How a slot goes on that keeps a callee with acts, from where that is in r11.
+fn kept_acts(back: u64, filling: usize) -> String {
+    // From the end of each instruction that names one of its words to that.
+    let [compare, code, asks] = [54, 54, 35].map(|without| {
+        let bytes = (without + filling as u32).to_le_bytes();
+        bytes.map(|byte| format!("{byte:02x}")).join(" ")
+    });
+    let filling = " 90".repeat(filling);
+    format!(
+        "4c 3b 1d {compare} 75 09 ff 15 {code} 41 ff e3 48 83 3d {asks} 00 75 05 e8 <ACTS_FIRST> \
+         4c 89 1c 24 e8 <INDIRECT> ff 54 24 f8 e8 <EXIT> 4c 8d 1d <{back:x}> 41 53 c3{filling}{}",
+        " 00".repeat(24)
+    )
+}
+
+fn check_keeps_acts(code: &str, site: Site, expected: Expected<'_>) -> (PlanSite, Vec<u8>) {
+    let (tactic, flags, start, span, slot) = expected;
+    let function = (FunctionFlags::HAS_UNWIND, false);
+    let (planned, plan) = plan_by(&build_plan_with_acts, code, site, function);
+    let view = PlanView::new(&plan).unwrap();
+    let base = Svma(view.header().base_svma);
+    let t = ReadTemplate::of_plan(view, planned.argument);
+    assert_eq!(t.show(base), slot);
+    let form = planned.flags & !SITE_REPEATABLE;
+    assert_eq!((planned.verdict, form), (tactic as u8, flags));
+    assert_eq!((u64::from(planned.start), planned.span), (start, span));
+    (planned, plan)
+}
+
+#[test]
+fn a_call_through_a_pointer_that_keeps_a_callee_with_acts() {
+    const KEPT: u16 = SITE_INDIRECT | SITE_KEEP_CALL | SITE_KEEPS_ACTS;
+    let by_slot = Site {
+        target: CALLEE,
+        got_slot: GOT_SLOT,
+        ..site(SiteKind::CallDirect, 0, 5)
+    };
+    let slot = format!("4c 8b 1d <404018> {}", kept_acts(0x40_1005, 4));
+    let expected = (Tactic::CallInstruction, KEPT, 0, 5, &*slot);
+    let (planned, plan) = check_keeps_acts("e8 7b 00 00 00", by_slot, expected);
+    let view = PlanView::new(&plan).unwrap();
+    assert_eq!(view.got_slot(&planned), Some(GOT_SLOT.0));
+
+    // mov rdi, rbx ; call r11: what is moved needs no stack pointer.
+    let by_register = Site {
+        window_start: Svma(CODE),
+        ..site(SiteKind::CallIndirect, 3, 3)
+    };
+    let slot = format!("48 89 df 4d 8b db {}", kept_acts(0x40_1006, 5));
+    let expected = (Tactic::CallBlock, KEPT, 0, 6, &*slot);
+    check_keeps_acts("48 89 df 41 ff d3", by_register, expected);
+
+    // call [rsp+16] has a byte more between the stack pointer and the word.
+    let on_stack = Site {
+        window_start: Svma(CODE),
+        ..site(SiteKind::CallIndirect, 3, 4)
+    };
+    let slot = format!(
+        "48 89 df 4c 8b 9c 24 18 00 00 00 {}",
+        kept_acts(0x40_1007, 0)
+    );
+    let expected = (Tactic::CallBlock, KEPT, 0, 7, &*slot);
+    check_keeps_acts("48 89 df ff 54 24 10", on_stack, expected);
+}
+
+#[test]
+fn where_what_is_moved_needs_the_stack_no_callee_is_kept() {
+    // mov [rsp], rdi ; call rax
+    let pushed = Site {
+        window_start: Svma(CODE),
+        ..site(SiteKind::CallIndirect, 4, 2)
+    };
+    let slot = "48 89 3c 24 ff f0 e8 <INDIRECT> ff 54 24 f8 e8 <EXIT> e9 <401006>";
+    let expected = (Tactic::CallBlock, SITE_INDIRECT, 0, 6, slot);
+    check_keeps_acts("48 89 3c 24 ff d0", pushed, expected);
 }
 
 fn check_refused(code: &str, site: Site, refusal: Refusal) {

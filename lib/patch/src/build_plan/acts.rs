@@ -13,7 +13,7 @@ use super::{Calls, PlanBuilder, builder, is_tail};
 use crate::counts::needs_its_stack;
 use crate::kept::Keep;
 use crate::tactic::Tactic;
-use crate::template::Builder;
+use crate::template::{Builder, leaves_r11};
 
 /// The plan of a module whose calls are recorded, but for those of callees whose acts say otherwise
 /// ([`SlotActs`]).
@@ -32,15 +32,16 @@ impl PlanBuilder<'_> {
         f: &Function,
         (site, tactic, start): (&Site, Tactic, Svma),
     ) -> Option<u16> {
+        let place = (site.address, site.length);
         let got_slot = (site.got_slot.0 != 0 && site.target.0 != 0).then_some(site.got_slot);
         let is_kept = self.keeps_acts
             && !is_tail(site)
             && self.kept.in_function(f) == Keep::Nothing
+            && leaves_r11(self.object, place)
             && (got_slot.is_some() || site.target.0 == 0)
             && matches!(tactic, Tactic::CallInstruction | Tactic::CallBlock)
             && !needs_its_stack(self.object, start, site.address);
         let back = Svma(site.address.0 + u64::from(site.length));
-        let place = (site.address, site.length);
         (is_kept && t.keep_acts(self.object, place, got_slot, back))
             .then_some(SITE_INDIRECT | SITE_KEEP_CALL | SITE_KEEPS_ACTS)
     }

@@ -16,7 +16,7 @@ use crate::counts::{Creators, flags_are_dead, is_creation, needs_its_stack};
 use crate::mute::put;
 use crate::system_calls::{system_calls, with_system_calls};
 use crate::tactic::{JUMP_BYTES, Tactic};
-use crate::template::Builder;
+use crate::template::{Builder, leaves_r11};
 
 /// The plan of a module whose calls are counted: see [`crate::counts`].
 pub fn build_counting_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
@@ -126,7 +126,8 @@ impl PlanBuilder<'_> {
         let place = (site.address, site.length);
         // A jump through any other pointer may be one within a function, to live flags and r11.
         let is_call = has_back || got_slot.is_some();
-        if !is_direct && !is_checked && is_call && !self.is_in_order {
+        let is_kept = is_call && leaves_r11(self.object, place);
+        if !is_direct && !is_checked && is_kept && !self.is_in_order {
             if !t.count_kept(self.object, place, got_slot, has_back) {
                 return None;
             }
