@@ -74,9 +74,10 @@ class Areas:
 
 
 def back_at(address):
-    """Where the way back at an address leads: `jmp BACK`, or `lea r11, [rip+BACK]` before a return; 0: it is none."""
-    code = read(address, 3) or b""
-    return jump_target(address) if code[:1] == b"\xe9" else jump_target(address + 2) if code == b"\x4c\x8d\x1d" else 0
+    """Where the way back at an address leads: `jmp BACK`, or `push [rip+BACK]` before a return; 0: it is none."""
+    code = read(address, 2) or b""
+    if code[:1] == b"\xe9": return jump_target(address)
+    return int.from_bytes(read(jump_target(address + 1), 8) or b"", "little") if code == b"\xff\x35" else 0
 
 
 def way_back(area, address, limit=64):

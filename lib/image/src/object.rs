@@ -48,8 +48,8 @@ pub struct Object<'data> {
     pub symbols: Vec<Symbol<'data>>,
     /// Data words that will hold addresses of code, sorted by slot.
     pub code_pointers: Vec<CodePointer>,
-    /// It has descriptors of thread-local storage: functions that `call [rax]` leads to and that keep
-    /// all registers but rax (x86-64 psABI, "TLS descriptors").
+    /// It has descriptors of thread-local storage: functions that `call [rax]` leads to and that
+    /// keep all registers but rax (x86-64 psABI, "TLS descriptors").
     pub has_tls_descriptors: bool,
     /// PLT stubs, sorted.
     pub plt_stubs: Vec<PltStub<'data>>,

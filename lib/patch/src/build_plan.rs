@@ -409,7 +409,7 @@ impl PlanBuilder<'_> {
         let back = Svma(site.address.0 + u64::from(site.length));
         let mut t = Builder::new(self.base);
         let (start, mut flags) = self.moved_before(&mut t, f, site, tactic)?;
-        if let Some(kept) = self.keep_acts(&mut t, f, (site, tactic, start)) {
+        if let Some(kept) = self.keep_acts(&mut t, (site, tactic, start)) {
             return self.with_slot((site, tactic, back), t, start, flags | kept);
         }
         if site.got_slot.0 != 0 && site.target.0 != 0 {

@@ -17,10 +17,11 @@ use iced_x86::{
 use sptrace_addr::Svma;
 use sptrace_image::Object;
 use sptrace_wire::plan::{
-    CALL, Fixup, FixupKind, HOOK_ENTRY, HOOK_ENTRY_ID, INC_GS, JUMP, JUMP_BYTES, JUMP_R11,
-    KEPT_ACTS_LOADED, LEA_R11, NOP, PUT_R11, Room, SYSTEM_CALL_ALONE, SYSTEM_CALL_ALONE_ID,
-    SYSTEM_CALL_UNSEEN, Template, common,
+    CALL, Fixup, FixupKind, HOOK_ENTRY, HOOK_ENTRY_ID, INC_GS, JUMP, JUMP_BYTES, NOP, Room,
+    SYSTEM_CALL_ALONE, SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_UNSEEN, Template, common,
 };
+
+mod kept_acts;
 
 use crate::movable::movable;
 use crate::special::HookRange;
@@ -242,7 +243,8 @@ impl Builder {
         got_slot: Option<Svma>,
         has_return_address: bool,
     ) -> bool {
-        if !self.load_target(object, place, got_slot, has_return_address) {
+        let below = if has_return_address { 8 } else { 0 };
+        if !self.load_target(object, place, got_slot, (Register::R11, below)) {
             return false;
         }
         // cmp r11, [rip+CALLEE] ; jne MISS
@@ -250,7 +252,7 @@ impl Builder {
         self.code.extend([0x4c, 0x3b, 0x1d, 0, 0, 0, 0, 0x75, 12]);
         self.code.extend(INC_GS);
         self.code.extend([0; 4]);
-        self.code.extend(JUMP_R11);
+        self.code.extend([0x41, 0xff, 0xe3]);
         self.code.extend([0x41, 0x53]);
         self.finish_counted(common::COUNT_INDIRECT);
         while !self.code.len().is_multiple_of(8) {
@@ -262,83 +264,37 @@ impl Builder {
         true
     }
 
-    /// The call through the pointer at `place`, or through a GOT slot, by way of the acts of a
-    /// callee that is kept ([`sptrace_wire::plan::SITE_KEEPS_ACTS`]); any other is recorded. The
-    /// stack pointer is 8 less than in the text. False: a form that has none.
-    pub fn keep_acts(
+    /// `mov REGISTER, OPERAND` of the call or jump at `place`, or the content of a GOT slot, where
+    /// the stack pointer is so much less than in the text. False: a form that has none.
+    pub(crate) fn load_target(
         &mut self,
         object: &Object<'_>,
         place: (Svma, u8),
         got_slot: Option<Svma>,
-        back: Svma,
-    ) -> bool {
-        // cmp r11, [rip+CALLEE] ; jne MISS ; call [rip+CODE]
-        const COMPARE: [u8; 15] = [
-            0x4c, 0x3b, 0x1d, 0, 0, 0, 0, 0x75, 9, 0xff, 0x15, 0, 0, 0, 0,
-        ];
-        // MISS: cmp qword [rip+CALLEE], 0 ; jne FAR
-        const ASKS: [u8; 10] = [0x48, 0x83, 0x3d, 0, 0, 0, 0, 0, 0x75, 5];
-        if !self.load_target(object, place, got_slot, true) {
-            return false;
-        }
-        let compare = self.code.len();
-        self.code.extend(COMPARE);
-        self.code.extend(JUMP_R11);
-        let asks = self.code.len();
-        self.code.extend(ASKS);
-        self.call_common(common::ACTS_FIRST);
-        self.code.extend(PUT_R11);
-        self.call_common(common::INDIRECT);
-        self.header.entry_id = self.here();
-        debug_assert_eq!(self.code.len() - compare, KEPT_ACTS_LOADED as usize);
-        self.code.extend([0xff, 0x54, 0x24, 0xf8]);
-        self.call_common(common::EXIT);
-        self.header.exit_id = self.here();
-        self.code.extend(LEA_R11);
-        self.rel32(FixupKind::Text, back.0.wrapping_sub(self.base_svma) as i32);
-        self.code.extend([0x41, 0x53, 0xc3]);
-        while !self.code.len().is_multiple_of(8) {
-            self.code.push(NOP);
-        }
-        let callee = self.code.len();
-        self.code.extend([0; 24]);
-        // Each displacement counts from the end of its instruction.
-        let words = [
-            (compare + 3, compare + 7, callee),
-            (compare + 11, compare + 15, callee + 8),
-            (asks + 3, asks + 8, callee),
-        ];
-        for (at, end, word) in words {
-            let rel = ((word - end) as u32).to_le_bytes();
-            self.code[at..at + 4].copy_from_slice(&rel);
-        }
-        true
-    }
-
-    /// `mov r11, OPERAND` of the call or jump at `place`, or the content of a GOT slot. False: a
-    /// form that has none.
-    fn load_target(
-        &mut self,
-        object: &Object<'_>,
-        place: (Svma, u8),
-        got_slot: Option<Svma>,
-        has_return_address: bool,
+        to: (Register, u64),
     ) -> bool {
         let Some(slot) = got_slot else {
-            return self.load_operand(object, place, has_return_address);
+            return self.load_operand(object, place, to);
         };
-        // mov r11, [rip+SLOT]
-        self.code.extend([0x4c, 0x8b, 0x1d]);
-        self.rel32(FixupKind::Text, slot.0.wrapping_sub(self.base_svma) as i32);
+        self.load_word(to.0, slot);
         true
     }
 
-    /// `mov r11, OPERAND`.
+    /// `mov REGISTER, [rip+SLOT]`, of rcx or r11.
+    fn load_word(&mut self, register: Register, slot: Svma) {
+        self.code.extend(match register {
+            Register::RCX => [0x48, 0x8b, 0x0d],
+            _ => [0x4c, 0x8b, 0x1d],
+        });
+        self.rel32(FixupKind::Text, slot.0.wrapping_sub(self.base_svma) as i32);
+    }
+
+    /// `mov REGISTER, OPERAND`.
     fn load_operand(
         &mut self,
         object: &Object<'_>,
         (site, length): (Svma, u8),
-        has_return_address: bool,
+        (register, below): (Register, u64),
     ) -> bool {
         let Some(i) = instruction_at(object, site, length) else {
             return false;
@@ -350,20 +306,16 @@ impl Builder {
             if i.segment_prefix() != Register::None {
                 return false;
             }
-            self.code.extend([0x4c, 0x8b, 0x1d]);
-            let value = i.ip_rel_memory_address().wrapping_sub(self.base_svma);
-            self.rel32(FixupKind::Text, value as i32);
+            self.load_word(register, Svma(i.ip_rel_memory_address()));
             return true;
         }
         let load = match i.op0_kind() {
             OpKind::Register if i.op0_register() == Register::RSP => return false,
-            OpKind::Register => {
-                Instruction::with2(Code::Mov_r64_rm64, Register::R11, i.op0_register())
-            }
+            OpKind::Register => Instruction::with2(Code::Mov_r64_rm64, register, i.op0_register()),
             _ => {
-                let pushed = has_return_address && i.memory_base() == Register::RSP;
-                let operand = operand_of(&i, if pushed { 8 } else { 0 });
-                Instruction::with2(Code::Mov_r64_rm64, Register::R11, operand)
+                let is_on_stack = i.memory_base() == Register::RSP;
+                let operand = operand_of(&i, if is_on_stack { below } else { 0 });
+                Instruction::with2(Code::Mov_r64_rm64, register, operand)
             }
         };
         let mut encoder = Encoder::new(64);

@@ -110,18 +110,21 @@ fn check_in(code: &str, site: Site, keeps_stack_maps: bool, expected: Expected<'
     assert_eq!(t.moved > 0, before, "instructions moved before the call");
 }
 
-/// How a slot goes on that keeps a callee with acts, from where that is in r11.
-fn kept_acts(back: u64, filling: usize) -> String {
-    // From the end of each instruction that names one of its words to that.
-    let [compare, code, asks] = [54, 54, 35].map(|without| {
-        let bytes = (without + filling as u32).to_le_bytes();
-        bytes.map(|byte| format!("{byte:02x}")).join(" ")
-    });
-    let filling = " 90".repeat(filling);
+/// How a slot goes on that keeps a callee with acts, behind what was moved: how its operand is
+/// loaded and pushed, with the filling of both, and the filling before the words.
+fn kept_acts(load: &str, push: &str, filling: usize) -> String {
+    let named = |end: i64, word: u32| {
+        let rel = (29 - end) as u32 + filling as u32 + 8 * word;
+        let bytes = rel.to_le_bytes().map(|byte| format!("{byte:02x}"));
+        bytes.join(" ")
+    };
+    let (minus, callee) = (named(-30, 0), named(29, 1));
+    let (code, back) = (named(23, 2), named(15, 3));
+    let (nops, words) = (" 90".repeat(filling), " 00".repeat(40));
     format!(
-        "4c 3b 1d {compare} 75 09 ff 15 {code} 41 ff e3 48 83 3d {asks} 00 75 05 e8 <ACTS_FIRST> \
-         4c 89 1c 24 e8 <INDIRECT> ff 54 24 f8 e8 <EXIT> 4c 8d 1d <{back:x}> 41 53 c3{filling}{}",
-        " 00".repeat(24)
+        "51 52 {load} 48 8b 15 {minus} 48 8d 0c 11 5a e3 27 59 {push} e8 <ACTS_FIRST> 8f 04 24 \
+         e8 <INDIRECT> ff 54 24 f8 e8 <EXIT> ff 35 {back} c3 59 ff 15 {code} ff 25 \
+         {callee}{nops}{words}"
     )
 }
 
@@ -147,7 +150,7 @@ fn a_call_through_a_pointer_that_keeps_a_callee_with_acts() {
         got_slot: GOT_SLOT,
         ..site(SiteKind::CallDirect, 0, 5)
     };
-    let slot = format!("4c 8b 1d <404018> {}", kept_acts(0x40_1005, 4));
+    let slot = kept_acts("48 8b 0d <404018> 66 90", "0f 1f 00 ff 35 <404018>", 3);
     let expected = (Tactic::CallInstruction, KEPT, 0, 5, &*slot);
     let (planned, plan) = check_keeps_acts("e8 7b 00 00 00", by_slot, expected);
     let view = PlanView::new(&plan).unwrap();
@@ -158,18 +161,29 @@ fn a_call_through_a_pointer_that_keeps_a_callee_with_acts() {
         window_start: Svma(CODE),
         ..site(SiteKind::CallIndirect, 3, 3)
     };
-    let slot = format!("48 89 df 4d 8b db {}", kept_acts(0x40_1006, 5));
+    let slot = format!(
+        "48 89 df 90 90 {}",
+        kept_acts(
+            "49 8b cb 66 0f 1f 44 00 00",
+            "66 0f 1f 44 00 00 41 ff f3",
+            6
+        )
+    );
     let expected = (Tactic::CallBlock, KEPT, 0, 6, &*slot);
     check_keeps_acts("48 89 df 41 ff d3", by_register, expected);
 
-    // call [rsp+16] has a byte more between the stack pointer and the word.
+    // call [rsp+16] has a return address and two registers between the stack pointer and the word.
     let on_stack = Site {
         window_start: Svma(CODE),
         ..site(SiteKind::CallIndirect, 3, 4)
     };
     let slot = format!(
-        "48 89 df 4c 8b 9c 24 18 00 00 00 {}",
-        kept_acts(0x40_1007, 0)
+        "48 89 df 90 90 {}",
+        kept_acts(
+            "48 8b 8c 24 28 00 00 00 90",
+            "66 90 ff b4 24 18 00 00 00",
+            6
+        )
     );
     let expected = (Tactic::CallBlock, KEPT, 0, 7, &*slot);
     check_keeps_acts("48 89 df ff 54 24 10", on_stack, expected);

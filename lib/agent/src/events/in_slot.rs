@@ -12,13 +12,13 @@ use crate::memory::thread::Hot;
 use crate::patch::text;
 use crate::plans::{kept_acts, modules, ready, slot};
 use crate::reach::propagate;
-use sptrace_wire::plan::KEPT_ACTS_FAR;
+use sptrace_wire::plan::kept_acts::ASKED;
 
 /// The slot with this id asks.
 pub fn first(hot: &Hot, f: &Frame, vectors: &Vectors) {
-    let entry = f.id + KEPT_ACTS_FAR;
+    let entry = kept_acts::part(f.id, -ASKED);
     if kept_acts::of(entry).is_some() {
-        return keep(hot, entry, f.r11_r10_r9[0]);
+        return keep(hot, entry, f.above[0]);
     }
     let callee = slot::acts_target(f.id);
     propagate::reach(hot, callee);

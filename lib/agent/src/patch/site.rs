@@ -289,16 +289,15 @@ fn kept(m: &Module, s: &PlanSite) -> bool {
 /// Writes the slot of a call through a pointer that keeps a callee which has acts: none yet. One
 /// that was written before stays as it is.
 fn keeps_acts(m: &Module, s: &PlanSite) -> bool {
-    let Some((entry, exit)) = m.plan().and_then(|plan| plan.ids(s)) else {
+    let Some((entry, _)) = m.plan().and_then(|plan| plan.ids(s)) else {
         return false;
     };
-    let slot = m.area_start() + u64::from(s.slot);
-    let id = slot + u64::from(entry);
+    let id = m.area_start() + u64::from(s.slot) + u64::from(entry);
     if kept_acts::is_written(id) {
         return true;
     }
-    let nothing = slot + u64::from(exit) + KEPT_ACTS_RETURN;
-    template(m, s.argument, s.slot) && kept_acts::begin(m, id, nothing)
+    let back = m.base.get() + u64::from(s.start) + u64::from(s.span);
+    template(m, s.argument, s.slot) && kept_acts::begin(m, id, back)
 }
 
 /// Copies a template's code into its slot and fills in what depends on addresses. False: there is

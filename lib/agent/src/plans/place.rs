@@ -4,6 +4,8 @@
 //! all sites): for contexts that a signal interrupted, not for events.
 
 use crate::memory::table::Module;
+use crate::plans::kept_acts;
+use sptrace_wire::plan::kept_acts as kept;
 use sptrace_wire::plan::*;
 
 /// A slot; all addresses are in the process.
@@ -36,8 +38,7 @@ pub struct Place {
     pub in_order: bool,
     /// The same, whose callee's acts run behind `entry`.
     pub acts: bool,
-    /// Where a slot that keeps its callee jumps to it, having counted the call, or had its acts
-    /// run; 0: it is none.
+    /// Where a slot that keeps its callee jumps to it, having counted the call; 0: it is none.
     pub kept_jump: u64,
     /// It keeps a callee that has acts.
     pub keeps_acts: bool,
@@ -52,10 +53,7 @@ const LOADED_TO_JUMP: u64 = 18;
 impl Place {
     /// In a slot that keeps its callee: from here on r11 holds the one that is called.
     pub fn loaded(&self) -> u64 {
-        match self.keeps_acts {
-            true => self.entry - KEPT_ACTS_LOADED,
-            false => self.kept_jump - LOADED_TO_JUMP,
-        }
+        self.kept_jump - LOADED_TO_JUMP
     }
 
     /// Behind the instructions that can be executed for the program: the moved ones, and what loads
@@ -201,10 +199,9 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         counted: s.form == SiteForm::Counted,
         in_order: s.form == SiteForm::Ordered,
         acts: s.form == SiteForm::Acts,
-        kept_jump: match (s.is_any(SITE_KEEPS_CALLEE), s.keeps_acts()) {
-            (true, _) => slot + u64::from(entry) - KEPT_JUMP_TO_ID,
-            (_, true) => slot + u64::from(entry) - KEPT_ACTS_DONE,
-            _ => 0,
+        kept_jump: match s.is_any(SITE_KEEPS_CALLEE) {
+            true => slot + u64::from(entry) - KEPT_JUMP_TO_ID,
+            false => 0,
         },
         keeps_acts: s.keeps_acts(),
         push: match s.is_any(SITE_PUSHES_BACK) {
@@ -258,14 +255,14 @@ pub fn full_of(place: &Place) -> u64 {
 /// Of a slot in which acts run: behind the call of their code.
 pub fn acts_end_of(place: &Place) -> u64 {
     match place.keeps_acts {
-        true => place.kept_jump,
+        true => kept_acts::part(place.entry, kept::DONE),
         false => place.start + u64::from(ACTS_JUMP),
     }
 }
 
 /// Of a slot that keeps a callee with acts: behind the question which.
-pub fn far_of(place: &Place) -> u64 {
-    place.entry - KEPT_ACTS_FAR
+pub fn asked_of(place: &Place) -> u64 {
+    kept_acts::part(place.entry, kept::ASKED)
 }
 
 /// True if a routine that was called at this place has this return address, or has put it there.
@@ -274,7 +271,7 @@ pub fn is_id(place: &Place, id: u64) -> bool {
     let is_way = || ways.iter().any(|way| id == place.exit + way);
     let is_full = place.in_order && id == full_of(place);
     let is_acts_end = (place.acts || place.keeps_acts) && id == acts_end_of(place);
-    let is_question = place.keeps_acts && id == far_of(place);
+    let is_question = place.keeps_acts && id == asked_of(place);
     let is_of_acts = is_acts_end || is_question;
     let is_of_call = id == place.entry || id == place.exit || is_full || is_of_acts;
     is_of_call || place.system_call.is_some() && is_way()

@@ -11,6 +11,7 @@ use crate::memory::state::{ASKED, ORIGINALS, Original, PROBES, SHIFT};
 use crate::plans::{kept_acts, modules};
 use crate::routines::image;
 use core::sync::atomic::Ordering;
+use sptrace_wire::plan::kept_acts as kept;
 use sptrace_wire::plan::{HOOK_EXIT_ID, common as routine, *};
 use sptrace_wire::record::FRAME_OPEN;
 
@@ -76,7 +77,7 @@ fn original_return_in(area: Area, exit: u64) -> u64 {
             let rel = i32::from_le_bytes([a, b, c, d]);
             (exit + 10).wrapping_add_signed(rel.into())
         }
-        Some([CALL, _, _, _, _, 0x4c, ..]) => back_in(area, exit + 5).unwrap_or(0),
+        Some([CALL, _, _, _, _, 0xff, 0x35, ..]) => back_in(area, exit + 5).unwrap_or(0),
         _ => 0,
     }
 }
@@ -109,11 +110,12 @@ fn original_with_hooks(mut value: u64, word: u64) -> u64 {
     found
 }
 
-/// Where `lea r11, [rip+BACK]` at `at` leads, in a slot that keeps a callee with acts.
+/// What `push [rip+BACK]` at `at` pushes, in a slot that keeps a callee with acts.
 fn back_in(area: Area, at: u64) -> Option<u64> {
-    let is_it = area.code(at) == Some(LEA_R11);
-    let back = || rel32(area, at + LEA_R11.len() as u64 + 4);
-    is_it.then(back)?
+    let end = at + kept::PUSH_WORD.len() as u64 + 4;
+    let is_it = area.code(at) == Some(kept::PUSH_WORD);
+    let word = rel32(area, end).filter(|_| is_it)?;
+    area.code(word).map(u64::from_le_bytes)
 }
 
 /// The same, given the id of the exit; 0: it is no such slot's.
@@ -187,7 +189,7 @@ pub fn ordered_target(id: u64) -> u64 {
 pub fn acts_target(id: u64) -> u64 {
     match asks_of_acts(id) {
         true => direct_target(id + u64::from(ACTS_JUMP - ACTS_ID)),
-        false => match kept_acts::of(id + KEPT_ACTS_DONE) {
+        false => match kept_acts::of(kept_acts::part(id, -kept::DONE)) {
             Some(kept) => kept.callee,
             None => direct_target(id),
         },

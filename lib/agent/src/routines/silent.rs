@@ -75,12 +75,12 @@ sptrace_silent_entry:
 sptrace_silent_indirect:
     SAVE_SILENT
     mov rdx, [rsp+32]
-    /* The way back is `jmp BACK`, or `lea r11, [rip+BACK]`: see `SITE_KEEPS_ACTS`. No flag is changed. */
+    /* The way back is `jmp BACK`, or `push [rip+BACK]`: see `SITE_KEEPS_ACTS`. No flag is changed. */
     movzx ecx, byte ptr [rdx+9]
     lea rcx, [rcx-0xe9]
     jrcxz 86f
-    LOAD_ODD rcx, 12
-    lea rcx, [rdx+rcx+16]
+    LOAD_ODD rcx, 11
+    mov rcx, [rdx+rcx+15]
     jmp 87f
 86: LOAD_ODD rcx, 10
     lea rcx, [rdx+rcx+14]

@@ -29,6 +29,7 @@ use crate::signals::sigframe::{
 };
 use crate::signals::{interrupted, pushed, sigframe, valued};
 use sptrace_wire::plan::SLOTS_START;
+use sptrace_wire::plan::kept_acts::PUSH_WORD;
 use sptrace_wire::record::{FRAME_OPEN, FRAME_SYSTEM};
 
 /// The flags that lahf and seto keep: SF ZF AF PF CF, and OF.
@@ -146,11 +147,13 @@ impl Context<'_> {
         if place.acts {
             return self.out_of_acts_slot(place);
         }
-        if place.keeps_acts && rip >= place.loaded() {
-            if let Some(is_out) = self.out_of_kept_acts(hot, place) {
-                return is_out;
-            }
-        } else if place.kept_jump != 0 && (place.loaded()..place.entry - 5).contains(&rip) {
+        if place.keeps_acts
+            && rip >= place.start + place.moved
+            && let Some(is_out) = self.out_of_kept_acts(hot, place)
+        {
+            return is_out;
+        }
+        if place.kept_jump != 0 && (place.loaded()..place.entry - 5).contains(&rip) {
             return self.out_of_kept(hot, place);
         }
         if place.push != 0 && (place.push..=place.push + pushed::BYTES).contains(&rip) {
@@ -355,10 +358,13 @@ impl Context<'_> {
             self.0[RIP] = id - 5;
             return self.out_of_ordered(hot, place);
         }
-        if place.keeps_acts && id < place.entry {
+        if place.keeps_acts && id == place::acts_end_of(place) {
             // As if its acts had not been asked for yet.
-            let is_of_acts = id == place::acts_end_of(place);
-            self.0[RIP] = if is_of_acts { place.loaded() } else { id };
+            self.0[RIP] = id - 6;
+            return self.out_of_kept_acts(hot, place) == Some(true);
+        }
+        if place.keeps_acts && id < place.entry {
+            self.0[RIP] = id;
             return self.out_of_kept_acts(hot, place) == Some(true);
         }
         if place.hook && id == place.exit {
@@ -562,7 +568,7 @@ impl Context<'_> {
             Some([0xe9, _]) => (slot::direct_target(id), 0),
             Some([0xff, 0x54]) => (operand(), 4),
             Some([0xff, 0x64]) => (operand(), 0),
-            Some([0x4c, 0x8d]) => (slot::back_of(id), 0),
+            Some(PUSH_WORD) => (slot::back_of(id), 0),
             _ => return false,
         };
         if modules::is_in_area(target) {

@@ -8,12 +8,14 @@ use crate::memory::table::Module;
 use crate::memory::thread::Hot;
 use crate::memory::{loss, state, sys};
 use crate::plans::place::{self, Place};
-use crate::plans::{modules, slot};
-use crate::signals::context::{Context, R11};
-use crate::signals::sigframe::{RAX, RCX, RDX, RIP, RSP};
+use crate::plans::{kept_acts, modules, slot};
+use crate::signals::context::{Context, REGISTERS};
+use crate::signals::moved;
+use crate::signals::sigframe::{FLAGS, RAX, RCX, RDX, RIP, RSP};
 use sptrace_wire::control::hole;
+use sptrace_wire::plan::kept_acts as kept;
 use sptrace_wire::plan::{
-    Done, KEPT_ACTS_RETURN, SLOT_ACTS_BELOW_FROM, SLOT_ACTS_FLAGS_KEPT_FROM, SLOT_ACTS_JUMP_BYTES,
+    Done, SLOT_ACTS_BELOW_FROM, SLOT_ACTS_FLAGS_KEPT_FROM, SLOT_ACTS_JUMP_BYTES,
     SLOT_ACTS_KEPT_FROM, SLOT_ACTS_SAVED_BYTES, SlotActs,
 };
 
@@ -74,37 +76,77 @@ impl Context<'_> {
         self.on_to_callee(&place)
     }
 
-    /// In the slot of a call through a pointer that keeps a callee with acts, where the callee is
-    /// in r11: before anything has happened the call is begun again, or it goes on without what
+    /// In the slot of a call through a pointer that keeps a callee with acts, behind what was moved
+    /// there: before anything has happened the call is begun again, or it goes on without what
     /// would have. `None`: it is as in the slot of any other pointer there.
     pub(super) fn out_of_kept_acts(&mut self, hot: Option<&Hot>, place: &Place) -> Option<bool> {
-        let rip = self.0[RIP];
-        if rip >= place.entry {
-            let last = place.exit + KEPT_ACTS_RETURN;
-            if rip <= place.exit || rip > last {
-                return None;
+        let at = self.0[RIP].wrapping_sub(place.entry) as i64;
+        let (callee, back) = kept_acts::of(place.entry).map(|kept| (kept.callee, kept.back))?;
+        match at {
+            kept::DONE.. => return Some(self.on_to_callee(place)),
+            kept::RETURN => {
+                self.0[RSP] += 8;
+                self.0[RIP] = back;
+                return Some(true);
             }
-            // It has returned, and its exit is seen.
-            let back = slot::back_of(place.exit);
-            self.0[RSP] += if rip == last { 8 } else { 0 };
-            self.0[RIP] = back;
-            return Some(back != 0);
+            kept::PUT if !can_begin_again(place) => return None,
+            0..kept::RETURN => return None,
+            _ => {}
         }
-        if rip == place.kept_jump {
-            return Some(self.on_to_callee(place));
+        // What has been pushed, up to the return address.
+        let mut words = [0; 2];
+        let pushed = match at {
+            kept::TWO..kept::POPPED_TWO => 2,
+            kept::ONE | kept::POPPED_TWO..kept::POPPED_ONE => 1,
+            kept::ASK..=kept::ASKED | kept::HIT => 1,
+            _ => 0,
+        };
+        let bytes = 8 * pushed;
+        if sys::read_words(self.0[RSP], words.get_mut(..pushed)?) != bytes {
+            return Some(false);
+        }
+        self.0[RSP] += bytes as u64;
+        let is_asking = (kept::ASK..=kept::ASKED).contains(&at);
+        match (pushed, words) {
+            (1, [rcx, _]) if !is_asking => self.0[RCX] = rcx,
+            (2, [rdx, rcx]) => (self.0[RDX], self.0[RCX]) = (rdx, rcx),
+            _ => {}
         }
         if can_begin_again(place) {
             return Some(self.back_to_call(place));
         }
-        if rip > place::far_of(place) {
-            return None;
+        let target = match at {
+            kept::ASK..=kept::ASKED => words[0],
+            kept::HIT.. => callee,
+            _ => match self.operand(place) {
+                Some(target) => target,
+                None => return Some(false),
+            },
+        };
+        match hot {
+            Some(_) if target == callee => state::count_hole(hole::PAYLOADS),
+            Some(hot) => loss::count(hot),
+            None => {}
         }
-        match (hot, rip < place.kept_jump) {
-            (Some(_), true) => state::count_hole(hole::PAYLOADS),
-            (Some(hot), false) => loss::count(hot),
-            (None, _) => {}
+        self.0[RIP] = target;
+        Some(target != 0 && !modules::is_in_area(target))
+    }
+
+    /// What the call through a pointer leads to, which has nothing pushed but its return address.
+    fn operand(&self, place: &Place) -> Option<u64> {
+        let registers = REGISTERS.map(|i| self.0[i]);
+        let part = |by| kept_acts::part(place.entry, by);
+        let mut run = moved::Run::new(registers, part(kept::OPERAND), self.0[FLAGS]);
+        while run.rip != part(kept::ASK) {
+            let mut code = [0; moved::LONGEST_BYTES];
+            let m = modules::of_area(run.rip)?;
+            let code = m.area().read(run.rip, &mut code);
+            if let Some(target) = run.operand_pushed(code, sys::read_word) {
+                return Some(target);
+            }
+            run.step(code, sys::read_word)?;
         }
-        Some(self.on_to_callee(place))
+        None
     }
 
     /// To the text's call, whose return address is on the stack.
@@ -115,7 +157,7 @@ impl Context<'_> {
 
     fn on_to_callee(&mut self, place: &Place) -> bool {
         let target = match place.keeps_acts {
-            true => self.0[R11],
+            true => kept_acts::of(place.entry).map_or(0, |kept| kept.callee),
             false => slot::acts_target(place.entry),
         };
         if target == 0 || modules::is_in_area(target) {

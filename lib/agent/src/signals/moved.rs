@@ -135,6 +135,32 @@ impl Run {
         (self.steps <= STEPS && self.code_bytes <= CODE_BYTES).then_some(jump.is_some())
     }
 
+    /// What `push OPERAND` at `rip` pushes, whose bytes `code` begins with: the operand of a call or
+    /// jump, which loads it after the handler, so any memory may be read. `None`: it is none.
+    pub fn operand_pushed(&self, code: &[u8], read: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+        const PUSH: usize = 6;
+        let mut c = Code {
+            bytes: code.get(..LONGEST_BYTES).unwrap_or(code),
+            at: 0,
+            rex: 0,
+        };
+        let mut opcode = c.byte()?;
+        if opcode & 0xf0 == 0x40 {
+            c.rex = opcode;
+            opcode = c.byte()?;
+        }
+        if opcode != 0xff {
+            return None;
+        }
+        let (extension, operand) = self.modrm(&mut c)?;
+        match operand {
+            _ if extension & 7 != PUSH => None,
+            Operand::Memory(address) => read(address),
+            Operand::Relative(distance) => read(self.after(&c).wrapping_add(distance)),
+            Operand::Register(_) => self.get(operand),
+        }
+    }
+
     /// endbr64 and the forms of nop.
     fn filling(&mut self, c: &mut Code<'_>) -> Option<()> {
         if c.bytes.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {

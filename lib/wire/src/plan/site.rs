@@ -158,44 +158,79 @@ pub const KEPT_JUMP_TO_ID: u64 = 10;
 pub const KEPT_CALLEE_FROM_ID: u64 = 4;
 
 /// Of a [`SiteForm::Template`]: a call through a pointer that is recorded, whose slot keeps a
-/// callee with acts which need no frame ([`crate::plan::SlotActs`]), and has them run by itself:
+/// callee with acts which need no frame ([`crate::plan::SlotActs`]), and has them run by itself.
+/// The text keeps a call, so its return address is pushed. Offsets from the entry id; no register
+/// and no flag is changed:
 ///
 /// ```text
-///   [moved instructions]
-///   mov  r11, OPERAND             the text keeps a call, so the return address is pushed
-///   cmp  r11, [CALLEE] ; jne MISS
-///   call [CODE]                   the callee's, in whichever area it lies
-///   jmp  r11
-///   MISS: cmp qword [CALLEE], 0 ; jne FAR
-///   call ACTS_FIRST               asks whether this callee is to be kept; the id is FAR
-///   FAR:  mov [rsp], r11          from here on it is as any call through a pointer, and its
-///   call INDIRECT                   return address is the slot's
-///   call [rsp-8]                  the entry id
-///   call EXIT
-///   lea  r11, [BACK] ; push r11 ; ret      the exit id; r11 is nobody's at a return (psABI 3.2.1),
-///                                 and the return is that of the text's call, as processors expect
-///   CALLEE: 8 bytes, aligned; 0: none is kept yet; 1: none will be
-///   CODE:   8 bytes; without a callee that `ret`
-///   TRIES:  8 bytes; how often it was asked, and 1; 0: the slot is not written
+///        [moved instructions] ; [filling]
+///   -48  push rcx ; push rdx
+///   -46  mov  rcx, OPERAND             nine bytes, with filling behind it
+///   -37  mov  rdx, [MINUS]
+///   -30  lea  rcx, [rcx+rdx]
+///   -26  pop  rdx
+///   -25  jrcxz HIT
+///   -23  pop  rcx
+///   -22  push OPERAND                  nine bytes, with filling before it
+///   -13  call ACTS_FIRST               asks whether to keep this callee; a nop of five bytes, all
+///                                      in one aligned word, when nothing is asked any more
+///    -8  pop  [rsp]                    in the place of the return address: from here on it is as
+///    -5  call INDIRECT                 any call through a pointer
+///     0  call [rsp-8]
+///    +4  call EXIT
+///    +9  push [BACK] ; ret             the return of the text's call, as processors expect it
+///   +16  HIT: pop rcx
+///   +17  call [CODE]                   in whichever area it lies; its id is +23
+///   +23  jmp  [CALLEE]
+///        MINUS:  8 bytes, aligned: the callee that is kept, with the other sign, or NOBODY
+///        CALLEE: 8 bytes, which never change once there is one
+///        CODE, BACK: 8 bytes each; without a callee CODE leads to the `ret`
+///        TRIES:  8 bytes: how often it was asked, and 1; 0: the slot is not written
 /// ```
 pub const SITE_KEEPS_ACTS: u16 = 4096;
-/// In such a slot: from where the callee is in r11 to the entry id.
-pub const KEPT_ACTS_LOADED: u64 = 42;
-/// In such a slot: from behind the call of the code to the entry id.
-pub const KEPT_ACTS_DONE: u64 = 27;
-/// In such a slot: from behind the question to the entry id.
-pub const KEPT_ACTS_FAR: u64 = 9;
-/// In such a slot: from the exit id to the `ret`.
-pub const KEPT_ACTS_RETURN: u64 = 9;
-/// In such a slot: from the entry id to the callee that is kept, at most: it lies at the next
-/// multiple of 8 from here on.
-pub const KEPT_ACTS_CALLEE: u64 = 19;
-/// `lea r11, [rip+BACK]` but for its displacement (Intel SDM, LEA).
-pub const LEA_R11: [u8; 3] = [0x4c, 0x8d, 0x1d];
-/// `jmp r11` (Intel SDM, JMP).
-pub const JUMP_R11: [u8; 3] = [0x41, 0xff, 0xe3];
-/// `mov [rsp], r11` (Intel SDM, MOV).
-pub const PUT_R11: [u8; 4] = [0x4c, 0x89, 0x1c, 0x24];
+/// Where the parts of such a slot are, from its entry id on.
+pub mod kept_acts {
+    /// Behind the moved instructions and the filling: the first register is about to be pushed.
+    pub const BEGIN: i64 = -48;
+    /// One register has been pushed.
+    pub const ONE: i64 = -47;
+    /// Two have.
+    pub const TWO: i64 = -46;
+    /// The second has been popped.
+    pub const POPPED_TWO: i64 = -25;
+    /// So has the first.
+    pub const POPPED_ONE: i64 = -22;
+    /// The operand is about to be pushed.
+    pub const OPERAND: i64 = -22;
+    /// It has been: the question.
+    pub const ASK: i64 = -13;
+    /// Behind it.
+    pub const ASKED: i64 = -8;
+    /// The operand stands where it does at any call through a pointer.
+    pub const PUT: i64 = -5;
+    /// The way back.
+    pub const BACK: i64 = 9;
+    /// Its return.
+    pub const RETURN: i64 = 15;
+    /// It is the callee that is kept.
+    pub const HIT: i64 = 16;
+    /// The first register has been popped.
+    pub const CODE: i64 = 17;
+    /// Behind the call of the code.
+    pub const DONE: i64 = 23;
+    /// Behind all instructions: the words lie at the next multiple of 8.
+    pub const END: i64 = 29;
+    /// Bytes of the operand's instructions, with their filling.
+    pub const OPERAND_BYTES: usize = 9;
+    /// Bytes of the words.
+    pub const WORDS_BYTES: usize = 40;
+    /// What no callee has in MINUS.
+    pub const NOBODY: u64 = 1 << 63;
+    /// `pop [rsp]` (Intel SDM, POP).
+    pub const POP_TO_TOP: [u8; 3] = [0x8f, 0x04, 0x24];
+    /// `push [rip+BACK]` but for its displacement (Intel SDM, PUSH).
+    pub const PUSH_WORD: [u8; 2] = [0xff, 0x35];
+}
 
 /// Its calls are recorded in order, without stamps and ends ([`crate::record`]).
 pub const SITE_IN_ORDER: u16 = 2048;

@@ -222,8 +222,8 @@ impl<'a> PlanView<'a> {
         }
         let t = self.template_of(site)?;
         let before = match site.keeps_acts() {
-            // `mov r11, [rip+x]` stands there.
-            true => KEPT_ACTS_LOADED as u16 + 4,
+            // It is pushed before the question.
+            true => kept_acts::ASK.unsigned_abs() as u16 + 4,
             // The entry id follows `push [rip+x]; call`.
             false => 9,
         };
