@@ -376,3 +376,27 @@ fn executes_what_the_processor_does() {
         assert!(times >= 50, "{wanted:?}: {times} times");
     }
 }
+
+#[test]
+fn what_a_push_of_an_operand_pushes() {
+    let mut registers = [0; 16];
+    registers[3] = 0x1000; // rbx
+    registers[RSP] = 0x2000;
+    registers[14] = 0x77;
+    let run = Run::new(registers, 0x40_0000, 0);
+    let pushed = |code: &[u8]| run.operand_pushed(code, |at| Some(at + 1));
+    // push r14 ; push [rbx+8] ; push [rsp+0x10] ; push [rbx+r14*8] ; push [rip+0x10] ; push [0x30]
+    assert_eq!(pushed(&[0x41, 0xff, 0xf6]), Some(0x77));
+    assert_eq!(pushed(&[0xff, 0x73, 8]), Some(0x1009));
+    assert_eq!(pushed(&[0xff, 0x74, 0x24, 0x10]), Some(0x2011));
+    assert_eq!(
+        pushed(&[0x42, 0xff, 0x34, 0xf3]),
+        Some(0x1000 + 0x77 * 8 + 1)
+    );
+    assert_eq!(pushed(&[0xff, 0x35, 0x10, 0, 0, 0]), Some(0x40_0017));
+    assert_eq!(pushed(&[0xff, 0x34, 0x25, 0x30, 0, 0, 0]), Some(0x31));
+    // call [rbx], a nop, nothing: no such instruction.
+    assert_eq!(pushed(&[0xff, 0x13]), None);
+    assert_eq!(pushed(&[0x90]), None);
+    assert_eq!(pushed(&[]), None);
+}

@@ -135,8 +135,8 @@ impl Run {
         (self.steps <= STEPS && self.code_bytes <= CODE_BYTES).then_some(jump.is_some())
     }
 
-    /// What `push OPERAND` at `rip` pushes, whose bytes `code` begins with: the operand of a call or
-    /// jump, which loads it after the handler, so any memory may be read. `None`: it is none.
+    /// What `push OPERAND` at `rip` pushes, whose bytes `code` begins with: the operand of a call,
+    /// which loads it after the handler, so any memory may be read. `None`: it is none.
     pub fn operand_pushed(&self, code: &[u8], read: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         const PUSH: usize = 6;
         let mut c = Code {
