@@ -5,8 +5,9 @@ usage: tests/levels.py [--sptrace PATH] [--programs FOLDER] [--only GLOB]
 
 Given test programs (tests/programs/build.sh). A program makes rounds of calls when it is told to, and says how often it has called
 what; so it is known to the call what a recording had to see that began and ended in between. TABLE says of each option beside
---count, --hot-limit and --budget whether it works, and how that shows in the trace, or is refused, and with which words. Running
-programs are attached to with each of them, again and again, and must be as before afterwards. Exit status: 1 if anything failed.
+--count, --hot-limit and --budget whether it works, and how that shows in the trace, or is refused, and with which words. MATRIX has
+what says when and where is recorded, which works in every mode, also those of --stamps. Running programs are attached to with each
+of them, again and again, and must be as before afterwards. Exit status: 1 if anything failed.
 """
 import argparse, collections, csv, io, json, os, signal, subprocess, sys, tempfile, time
 
@@ -17,7 +18,7 @@ from harness.process import code_of, differing_bytes, maps, status_field
 
 case = Cases()
 MODES = {"--count": ["--count"], "--hot-limit": ["--hot-limit", "2k"], "--budget": ["--budget", "1%"]}
-LIMITS = ("--hot-limit", "--budget")
+EVERY = {**MODES, "full": ["--stamps", "full"], "auto": ["--stamps", "auto"], "none": ["--stamps", "none"], "--short-limit": ["--hot-limit", "2k", "--short-limit", "100us"]}
 NAMES = ("direct", "pointed", "tailed", "deep", "compared", "one_round")
 KINDS = ("O0", "O2", "static")
 ROUNDS = 50_000
@@ -76,6 +77,16 @@ def exactly(bench, trace, wanted, what):
     return found
 
 
+def is_whole(bench, mode, trace, found):
+    """Nothing is lost; and what the mode promises of times."""
+    lost = {row["key"]: row["count"] for row in bench.rows(trace, "coverage") if row["section"] == "loss" and row["count"] != "0"}
+    if lost: raise Failed(f"{mode}: lost {lost}")
+    if mode == "--count" and any(calls != untimed for calls, untimed in found.values()): raise Failed(f"a call has a time: {dict(found)}")
+    if mode == "full" and any(untimed for name, (_, untimed) in found.items() if name in NAMES): raise Failed(f"{mode}: a call has none: {dict(found)}")
+    # How soon functions are hot depends on the machine.
+    if mode in ("--hot-limit", "--short-limit") and found["direct"][1] == 0: raise Failed(f"{mode}: nothing was counted: {dict(found)}")
+
+
 def run(bench, options, act=lambda program: program.rounds(ROUNDS), kind="O2"):
     """Runs the program under options; gives what `act` gives, and the trace."""
     trace = bench.trace()
@@ -86,28 +97,90 @@ def run(bench, options, act=lambda program: program.rounds(ROUNDS), kind="O2"):
 
 
 def whole(bench, mode, options):
-    wanted, trace = run(bench, [*MODES[mode], *options])
+    wanted, trace = run(bench, [*EVERY[mode], *options])
+    is_whole(bench, mode, trace, exactly(bench, trace, wanted, f"{mode} {options}"))
+
+
+def inside(bench, mode, options):
+    """All that happens in rounds, and nothing of what is around them, also if a thread is outside of them between two."""
+    def act(program):
+        wanted = collections.Counter(program.rounds(ROUNDS))
+        for _ in range(20): wanted.update(program.rounds(2))
+        return wanted
+    for kind in KINDS:
+        wanted, trace = run(bench, [*EVERY[mode], *options], act, kind)
+        found = exactly(bench, trace, wanted, f"{kind} {mode} {options}")
+        is_whole(bench, mode, trace, found)
+        around = {name: found[name] for name in ("main", "second", "rounds") if found[name][0]}
+        if around: raise Failed(f"{kind} {mode} {options}: outside: {around}")
+        callers = {row["caller"]: int(row["calls"]) for row in bench.rows(trace, "callers", "direct")}
+        if callers != {"one_round": wanted["direct"]}: raise Failed(f"{kind} {mode} {options}: direct is called by {callers}, {wanted['direct']} times")
+
+
+def part(bench, mode, options):
+    """A function that others record, too, begins the recording: its calls, and nothing else."""
+    wanted, trace = run(bench, [*EVERY[mode], *options])
+    found = exactly(bench, trace, {"deep": wanted["deep"]}, f"{mode} {options}")
+    others = {name: calls for name, (calls, _) in found.items() if calls and name != "deep"}
+    if others: raise Failed(f"{mode} {options}: others: {others}")
+
+
+def timed(bench, mode, options):
+    """A stretch of time in which rounds are made, the same before and after it."""
+    def act(program):
+        end, made = time.monotonic() + 2.5, collections.Counter()
+        while time.monotonic() < end: made.update(program.rounds(200))
+        return made
+    wanted, trace = run(bench, [*EVERY[mode], *options], act)
+    found = bench.counts(trace)
+    rounds = found["one_round"][0]
+    if not 0 < rounds < 0.9 * wanted["one_round"]: raise Failed(f"{mode} {options}: {rounds} rounds of {wanted['one_round']}")
+    for name in NAMES:
+        if found[name][0] * wanted["one_round"] != rounds * wanted[name]: raise Failed(f"{mode} {options}: {name}: {dict(found)} of {dict(wanted)}")
+
+
+def level(bench, mode, options):
+    """Calls of rounds themselves, and none that is deeper."""
+    wanted, trace = run(bench, [*EVERY[mode], *options])
+    wanted.update(compared=0, deep=wanted["one_round"])
+    del wanted["tailed"] # goes on where it is called
+    exactly(bench, trace, wanted, f"{mode} {options}")
+
+
+def halted(bench, mode, options):
+    """The recording ends at a call, which is noticed when a part of the stream is full; the program goes on."""
+    wanted, trace = run(bench, [*EVERY[mode], *options], lambda program: program.rounds(10 * ROUNDS))
+    found = bench.counts(trace)
+    if not 1000 <= found["direct"][0] < wanted["direct"]: raise Failed(f"{mode} {options}: {dict(found)}")
+
+
+def begun_by_a_call(bench, mode, options):
+    def act(program):
+        time.sleep(1)  # it is prepared meanwhile
+        return program.rounds(ROUNDS)
+    wanted, trace = run(bench, [*EVERY[mode], *options], act)
+    # Of the first call in each thread the beginning is not recorded, but that it is open.
+    calls = wanted.pop("one_round")
     found = exactly(bench, trace, wanted, f"{mode} {options}")
-    if mode == "--count" and any(calls != untimed for calls, untimed in found.values()): raise Failed(f"a call has a time: {dict(found)}")
-    if mode == "--hot-limit" and found["direct"][1] == 0: raise Failed(f"nothing was counted: {dict(found)}")
+    if not calls - 2 <= found["one_round"][0] <= calls: raise Failed(f"{mode} {options}: {calls} rounds, {dict(found)}")
 
 
 def own(bench, mode, options):
     """What the C library calls is not seen where that is left out, but for what a thread does."""
-    wanted, trace = run(bench, [*MODES[mode], *options])
+    wanted, trace = run(bench, [*EVERY[mode], *options])
     del wanted["compared"]
     if exactly(bench, trace, wanted, f"{mode} {options}")["compared"][0]: raise Failed("compared is recorded")
 
 
 def without(bench, mode, options):
-    wanted, trace = run(bench, [*MODES[mode], *options])
+    wanted, trace = run(bench, [*EVERY[mode], *options])
     del wanted["direct"]
     if exactly(bench, trace, wanted, f"{mode} {options}")["direct"][0]: raise Failed("direct is recorded")
 
 
 def shallow(bench, mode, options):
     """Nothing is seen that is only reached below the depth."""
-    wanted, trace = run(bench, [*MODES[mode], *options])
+    wanted, trace = run(bench, [*EVERY[mode], *options])
     found = bench.counts(trace)
     if not found["main"][0] and not found["second"][0]: raise Failed(f"nothing is seen: {dict(found)}")
     if found["direct"][0] or found["deep"][0]: raise Failed(f"direct is seen, which is too deep: {dict(found)}")
@@ -115,18 +188,19 @@ def shallow(bench, mode, options):
 
 def ringed(bench, mode, options):
     """What is counted is whole whatever the ring drops; what is recorded may be dropped."""
-    wanted, trace = run(bench, [*MODES[mode], *options], lambda program: program.rounds(10 * ROUNDS))
+    if mode == "--count": return whole(bench, mode, options)
+    wanted, trace = run(bench, [*EVERY[mode], *options], lambda program: program.rounds(10 * ROUNDS))
     found, hot = bench.counts(trace), 0
     for name, calls in wanted.items():
         if found[name][0] > calls: raise Failed(f"more calls of {name} than there were: {found[name]}, {calls}")
         hot += found[name][1]
-    if mode == "--hot-limit" and hot < sum(wanted.values()) / 2: raise Failed(f"counts were dropped: {dict(found)} of {wanted}")
+    if mode in ("--hot-limit", "--short-limit") and hot < sum(wanted.values()) / 2: raise Failed(f"counts were dropped: {dict(found)} of {wanted}")
 
 
 def dumped(bench, mode, options):
     """The dump tells of all calls up to it, also of those that threads have counted that run on."""
     trace = bench.trace()
-    program = Program(bench, "O2", [bench.sptrace, "run", "-q", "-o", trace, *MODES[mode], *options, "--"])
+    program = Program(bench, "O2", [bench.sptrace, "run", "-q", "-o", trace, *EVERY[mode], *options, "--"])
     wanted = program.rounds(ROUNDS)
     time.sleep(0.3)
     program.process.send_signal(signal.SIGUSR1)
@@ -135,8 +209,7 @@ def dumped(bench, mode, options):
         time.sleep(0.05)
     else: raise Failed("no dump was written")
     time.sleep(0.1)
-    found = exactly(bench, trace, wanted, f"{mode} {options}")
-    if mode == "--hot-limit" and found["direct"][1] == 0: raise Failed(f"nothing was counted: {dict(found)}")
+    is_whole(bench, mode, trace, exactly(bench, trace, wanted, f"{mode} {options}"))
     program.rounds(10)
     program.end()
 
@@ -154,7 +227,7 @@ def begun(bench, mode, options):
             time.sleep(0.7)
             program.rounds(ROUNDS)
         return wanted
-    wanted, trace = run(bench, [*MODES[mode], *options], act)
+    wanted, trace = run(bench, [*EVERY[mode], *options], act)
     exactly(bench, trace, wanted, f"{mode} {options}")
 
 
@@ -170,7 +243,7 @@ def begun_twice(bench, mode, options):
             program.process.send_signal(signal.SIGUSR2)
             time.sleep(0.7)
         return wanted
-    wanted, trace = run(bench, [*MODES[mode], *options], act)
+    wanted, trace = run(bench, [*EVERY[mode], *options], act)
     exactly(bench, trace, wanted, f"{mode} {options}")
 
 
@@ -183,12 +256,16 @@ def stopped(bench, mode, options):
         time.sleep(0.7)
         program.rounds(ROUNDS)
         return wanted
-    wanted, trace = run(bench, [*MODES[mode], *options], act)
-    exactly(bench, trace, wanted, f"{mode} {options}")
+    wanted, trace = run(bench, [*EVERY[mode], *options], act)
+    if mode not in ("auto", "none"): return exactly(bench, trace, wanted, f"{mode} {options}")
+    # The time of the stop is known, those of calls without stamps are estimates.
+    found = bench.counts(trace)
+    for name, calls in wanted.items():
+        if not calls <= found[name][0] <= 1.01 * calls: raise Failed(f"{mode} {options}: {name}: {dict(found)} of {wanted}")
 
 
 def small(bench, mode, options):
-    wanted, trace = run(bench, [*MODES[mode], *options])
+    wanted, trace = run(bench, [*EVERY[mode], *options])
     found = bench.counts(trace)
     for name, calls in wanted.items():
         if found[name][0] > calls: raise Failed(f"more calls of {name} than there were: {found[name]}, {calls}")
@@ -197,7 +274,7 @@ def small(bench, mode, options):
 
 def kept(bench, mode, options):
     """A function whose values are recorded, or that has a payload, has all of its calls; others may be counted."""
-    wanted, trace = run(bench, [*MODES[mode], *options])
+    wanted, trace = run(bench, [*EVERY[mode], *options])
     found = exactly(bench, trace, wanted, f"{mode} {options}")
     if found["direct"][1]: raise Failed(f"direct was counted: {dict(found)}")
     if mode == "--hot-limit" and found["deep"][1] == 0: raise Failed(f"nothing was counted: {dict(found)}")
@@ -205,7 +282,7 @@ def kept(bench, mode, options):
 
 def added_up(bench, mode, options):
     """A payload without a record runs at each call of its function."""
-    wanted, trace = run(bench, [*MODES[mode], *options])
+    wanted, trace = run(bench, [*EVERY[mode], *options])
     calls, wanted["direct"] = wanted["direct"], 0
     exactly(bench, trace, wanted, f"{mode} {options}")
     said = bench.report(trace, "script", "--eval", options[1])
@@ -219,33 +296,27 @@ def chosen(bench, mode, options):
 
 def refused(words):
     def check(bench, mode, options):
-        done = subprocess.run([bench.sptrace, "run", *MODES[mode], *options, "-o", bench.trace(), "--", "/bin/true"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
+        done = subprocess.run([bench.sptrace, "run", *EVERY[mode], *options, "-o", bench.trace(), "--", "/bin/true"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
         said = " ".join(done.stderr.split())
         if done.returncode != 2 or f"{mode} cannot be used with" not in said or words not in said: raise Failed(f"{mode} {options}: status {done.returncode}: {said}")
     return check
 
 
-NESTING, EVENTS = "choose modules with -l", "use time:, signal: or ctl:"
+ENDS = "use call:, time:, signal: or ctl:"
 FOLLOWED, SYSTEM_CALLS, VALUES, TOP, SCRIPT, ALONE = "use another event", "record", "values", "report functions", "script", "no functions are recorded"
 # options beside: what they do with --count, and with the two limits; None: there is another row for that.
 TABLE = [
     ([], whole, whole),
     (["-N", "direct"], without, without),
     (["-l", "rounds*"], own, own),
-    (["-D", "2"], refused(NESTING), shallow),
-    (["-F", "one_round"], refused(NESTING), refused(NESTING)),
-    (["--between", "one_round", "start", "time:1s"], refused(NESTING), refused(NESTING)),
-    (["--ring", "2M"], refused("no events"), ringed),
-    (["--ring", "64M", "--dump-on", "signal:USR1"], refused("no events"), dumped),
-    (["--max-size", "1M"], refused("do not grow"), small),
+    (["-D", "2"], shallow, shallow),
+    (["--max-size", "1M"], whole, small),
     (["--buffer", "256K"], whole, whole),
-    (["--start-on", "signal:USR1"], begun, begun),
-    (["--start-on", "signal:USR1", "--stop-on", "signal:USR2"], begun, begun),
-    (["--start-on", "signal:USR1", "--stop-on", "signal:USR2", "--times", "2"], begun_twice, begun_twice),
-    (["--stop-on", "signal:USR2"], stopped, stopped),
     (["--start-on", "slow:direct>1s"], refused(FOLLOWED), refused(FOLLOWED)),
     (["--start-on", "return:direct", "--stop-on", "time:1s"], refused(FOLLOWED), refused(FOLLOWED)),
-    (["--start-on", "time:1s", "--stop-on", "call:direct"], refused(EVENTS), None),
+    (["--stop-on", "call:direct#1000"], halted, None),
+    (["--stop-on", "return:direct"], refused(ENDS), None),
+    (["--ring", "4M", "--dump-on", "slow:direct>1s"], refused(ENDS), None),
     (["--shadow", "--start-on", "time:1s"], refused(FOLLOWED), refused(FOLLOWED)),
     (["--syscalls"], refused(SYSTEM_CALLS), whole),
     (["--syscalls-only"], refused(SYSTEM_CALLS), refused(ALONE)),
@@ -257,6 +328,29 @@ TABLE = [
     (["--eval", 'let n = count("n", []); at("direct").on_enter(|c| n.add([], 1))'], refused(SCRIPT), added_up),
     (["--eval", 'propagate(|f| if f.name == "direct" { skip })'], refused(SCRIPT), chosen),
 ]
+
+
+# What says when and where is recorded, in every mode.
+MATRIX = [
+    (["-F", "one_round"], inside),
+    (["-F", "deep"], part),
+    (["-F", "one_round", "-D", "1"], level),
+    (["--between", "one_round", "start", "exit"], inside),
+    (["--between", "one_round", "time:500ms", "time:700ms"], timed),
+    (["--ring", "2M"], ringed),
+    (["--ring", "64M", "--dump-on", "signal:USR1"], dumped),
+    (["--ring", "64M", "--dump-on", "signal:USR1", "-F", "one_round"], dumped),
+    (["--start-on", "signal:USR1"], begun),
+    (["--start-on", "signal:USR1", "-F", "one_round"], begun),
+    (["--start-on", "call:one_round"], begun_by_a_call),
+    (["--start-on", "signal:USR1", "--stop-on", "signal:USR2"], begun),
+    (["--start-on", "signal:USR1", "--stop-on", "signal:USR2", "--times", "2"], begun_twice),
+    (["--start-on", "signal:USR1", "--stop-on", "signal:USR2", "--times", "2", "-F", "one_round"], begun_twice),
+    (["--stop-on", "signal:USR2"], stopped),
+    (["--stop-on", "signal:USR2", "-F", "one_round"], stopped),
+]
+# Of a program that runs already.
+ATTACHED = [[], ["-F", "one_round"], ["--between", "one_round", "start", "exit"], ["-D", "50"], ["--ring", "64M"], ["-F", "one_round", "--ring", "64M"]]
 
 
 def of_the_table(mode):
@@ -272,6 +366,34 @@ def of_the_table(mode):
 
 
 @case
+def when_and_where_is_recorded_in_every_mode(bench):
+    failed = []
+    for mode in EVERY:
+        for options, act in MATRIX:
+            try: act(bench, mode, options)
+            except Failed as error: failed.append(f"{mode} {' '.join(options)}: {error}")
+    if failed: raise Failed("\n".join(failed))
+    return f"{len(EVERY)} x {len(MATRIX)}"
+
+
+@case
+def a_running_program_in_every_mode(bench):
+    failed, program = [], Program(bench, "O2")
+    program.rounds(10)
+    code = code_of(program.process.pid)
+    for mode, words in EVERY.items():
+        for options in ATTACHED:
+            try:
+                wanted, trace = attached(bench, program, [*words, *options])
+                is_whole(bench, mode, trace, exactly(bench, trace, wanted, f"attach {mode} {options}"))
+                is_as_before(program.process.pid, code)
+            except Failed as error: failed.append(f"{mode} {' '.join(options)}: {error}")
+    program.end()
+    if failed: raise Failed("\n".join(failed))
+    return f"{len(EVERY)} x {len(ATTACHED)}"
+
+
+@case
 def count_beside_everything_else(bench): of_the_table("--count")(bench)
 
 
@@ -281,6 +403,16 @@ def hot_limit_beside_everything_else(bench): of_the_table("--hot-limit")(bench)
 
 @case
 def budget_beside_everything_else(bench): of_the_table("--budget")(bench)
+
+
+@case
+def levels_that_a_script_says_hold_inside_of_functions(bench):
+    for options in (["-F", "one_round"], ["--between", "one_round", "start", "exit"]):
+        for level in ("count", "off"):
+            wanted, trace = run(bench, ["--eval", f'level("/^(direct|deep)$/", "{level}")', *options])
+            found = exactly(bench, trace, wanted, f"{options} {level}")
+            # Some calls come before it is known that there are such functions.
+            if min(found[name][1] / found[name][0] for name in ("direct", "deep")) < 0.5 or found["pointed"][1]: raise Failed(f"{options} {level}: {dict(found)}")
 
 
 def attached(bench, program, options, rounds=ROUNDS):

@@ -583,7 +583,7 @@ def wrong_scripts_start_nothing(b):
         (["--eval", 'at("malloc").on_enter(|c| c.fail(12))'], ["there is no such word", "c.deny(ERRNO)"]),
         (["--eval", 'at("malloc").on_enter(|c| c.deny(12))'], ["--eval:1:29: this changes what the program does", "add --allow-active"]),
         (["--eval", 'at("malloc").on_exit(|c| c.result = 0)'], ["the call is not changed by assignment"]),
-        (["--eval", 'hot_limit(1000); only("malloc")'], ["--hot-limit cannot be used with -F"]),
+        (["--eval", 'hot_limit(1000); start("return:malloc")'], ["--hot-limit cannot be used with --shadow"]),
         (["--eval", "loop {}"], ["this takes too many operations; does a loop or a recursion never end?"]),
         (["--eval", "fn f() { f() } f()"], ["functions call each other too deeply"]),
         (["--eval", 'at("malloc").on_enter(|c| c)'], ["this does nothing that a payload can do", "later(|e| ...)"]),

@@ -38,7 +38,6 @@ MORE_THAN_THE_ABI = ("programs/callforms.*", "programs/state.*")
 def does_not_go_with(options, case):
     """Why a case cannot be run with the options given for all; nothing if it can."""
     if "--count" not in options and "--hot-limit" not in options: return ""
-    if any(o.split("=")[0] in ("-F", "-D", "--between", "--start-on", "--stop-on", "--ring") for o in case.options): return "its own options choose calls by their nesting"
     return "looks at what calls that are counted leave to nobody" if any(fnmatch.fnmatch(case.name, g) for g in MORE_THAN_THE_ABI) else ""
 
 

@@ -17,6 +17,9 @@ use crate::levels::{Called, Function, Rates};
 /// measurements in `lib/agent/README.md` and `tests/bench/bench.py`.
 const RECORDED: f64 = 1.15;
 const COUNTED: f64 = 0.055;
+/// The same of one that is recorded in order to be counted, and what it costs us (ns).
+const COUNTED_IN_ORDER: f64 = 0.2;
+const HOST_IN_ORDER_NS: f64 = 3.0;
 /// What a recorded call costs our own process (ns): where it begins, and within which limits what
 /// is measured is believed.
 const HOST_NS: f64 = 16.0;
@@ -48,11 +51,14 @@ pub struct Prices {
     pub recorded_ns: f64,
     /// One that is counted.
     pub counted_ns: f64,
+    /// What it costs our own process.
+    pub counted_host_ns: f64,
 }
 
 impl Prices {
     /// Of this machine, whose clock has so many ticks a second: by how long it takes to read it.
-    pub fn measured(tsc_hz: u64) -> Self {
+    /// `in_order`: calls that are counted are recorded in order for that.
+    pub fn measured(tsc_hz: u64, in_order: bool) -> Self {
         const PAIRS: u64 = 200;
         let pair_ticks = (0..20).map(|_| {
             let begun = clock::tsc();
@@ -64,9 +70,14 @@ impl Prices {
         });
         let ticks = pair_ticks.min().unwrap_or(0) as f64 / PAIRS as f64;
         let floor_ns = (ticks * 1e9 / tsc_hz.max(1) as f64).clamp(5.0, 500.0);
+        let (counted, counted_host_ns) = match in_order {
+            true => (COUNTED_IN_ORDER, HOST_IN_ORDER_NS),
+            false => (COUNTED, 0.0),
+        };
         Self {
             recorded_ns: floor_ns * RECORDED,
-            counted_ns: floor_ns * COUNTED,
+            counted_ns: floor_ns * counted,
+            counted_host_ns,
         }
     }
 }
@@ -170,7 +181,7 @@ impl Budget {
         sums.recorded += in_program.0;
         sums.counted += in_program.1;
         sums.host += own;
-        self.learn(used.elapsed, own, recorded);
+        self.learn(used.elapsed, own, (recorded, counted));
         if program < TELLING_NS {
             self.rates.quiet_per_s = SELDOM_PER_S;
             return self.rates;
@@ -183,8 +194,9 @@ impl Budget {
     }
 
     /// What our own process does for records, and what beside.
-    fn learn(&mut self, elapsed: Duration, own: f64, recorded: u64) {
+    fn learn(&mut self, elapsed: Duration, own: f64, (recorded, counted): (u64, u64)) {
         if recorded > TELLING_CALLS {
+            let own = (own - counted as f64 * self.prices.counted_host_ns).max(0.0);
             let now = (own / recorded as f64).clamp(HOST_LIMITS_NS.0, HOST_LIMITS_NS.1);
             self.host_ns = self.host_ns * 0.8 + now * 0.2;
         }
@@ -280,6 +292,7 @@ mod tests {
     const PRICES: Prices = Prices {
         recorded_ns: 20.0,
         counted_ns: 1.0,
+        counted_host_ns: 0.0,
     };
 
     fn used(program_ms: u64, own_ms: u64) -> Used {
@@ -367,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_call_costs_tens_of_nanoseconds() {
-        let prices = Prices::measured(clock::calibrate(5));
+        let prices = Prices::measured(clock::calibrate(5), false);
         assert!(prices.recorded_ns > 5.0 && prices.recorded_ns < 600.0);
         assert!(prices.counted_ns < prices.recorded_ns / 10.0);
     }

@@ -88,6 +88,8 @@ pub struct Collector<W: Write> {
     has_ends: bool,
     /// What is counted from here on is not in the trace.
     has_counted_all: bool,
+    /// Calls that are counted are recorded in order for that.
+    counts_records: bool,
     /// What payloads bid.
     heeded: bidden::Heeded,
     /// What payloads have added up.
@@ -131,6 +133,7 @@ impl<W: Write> Collector<W> {
             lengths: None,
             has_ends: false,
             has_counted_all: false,
+            counts_records: false,
             heeded: bidden::Heeded::default(),
             added: tables::Added::default(),
             book: AddressBook::default(),
@@ -459,8 +462,8 @@ impl<W: Write> Collector<W> {
         self.take_tables(arena, i);
         if let Some(mut state) = self.streams[i].take() {
             self.ancestors.ended(i, &state);
-            self.take_counts(arena, i, &mut state);
             self.settle_lazy(&mut state);
+            self.take_counts(arena, i, &mut state);
             let lane = &mut state.lane;
             self.recorder.begin_line(lane);
             if let (Some(tsc), Some(encoder)) = (open_until, lane.line.recording()) {

@@ -14,6 +14,7 @@
 //! | [`book`], [`process`], [`module`], `callers.rs` | which function an address or id concerns |
 //! | `familiar.rs` | calls in order in a row, of sites that were met before |
 //! | `ordered.rs`, `open.rs` | calls that are recorded in order: their times, and their ends |
+//! | `counted.rs` | calls in order that are counted, and nothing else |
 //! | [`mixed`] | the ends of calls where some are in order and others have stamps |
 //! | `without_end.rs` | why calls have no recorded end |
 //! | [`pointers`] | through which sites functions are called by pointers, in a sample |
@@ -25,6 +26,7 @@
 pub mod book;
 mod call_values;
 mod callers;
+mod counted;
 mod familiar;
 pub mod hole;
 pub mod mixed;
@@ -81,6 +83,8 @@ pub struct Cursor {
     inherited: Option<u64>,
     /// The chunk that came last ends in a record that was begun and not completed.
     pub is_cut_off: bool,
+    /// Calls in order are counted, and nothing else.
+    edges: Option<counted::Edges>,
     /// Room for the bytes of a record with values, and for what the trace gets of it.
     room: [Vec<u8>; 2],
 }
@@ -146,6 +150,18 @@ impl Cursor {
     pub fn with_ends(mut self) -> Self {
         self.ordered.have_ends(Ends::default());
         self
+    }
+
+    /// The same where calls that are recorded in order are counted, and nothing else.
+    #[must_use]
+    pub fn counting(mut self) -> Self {
+        self.edges = Some(counted::Edges::default());
+        self
+    }
+
+    /// Which edges such calls had so far ([`sptrace_wire::counts::edge`]), and how often.
+    pub(crate) fn counted(&self) -> Vec<(u64, u64)> {
+        self.edges.as_ref().map_or(Vec::new(), counted::Edges::all)
     }
 
     /// How long calls have lasted that ended since this was asked last, where some are.
@@ -374,6 +390,10 @@ impl<S: Sink> Decoder<'_, S> {
             let caller = from.and_then(|from| self.book.site_caller(from, self.sink));
             let place = self.cursor.ordered.take_place();
             self.begin_told(tsc, (callee, caller), place, mixed::How::of_kind(kind));
+        }
+        if self.sink.counts() {
+            let caller = from.and_then(|from| self.book.site_caller(from, self.sink));
+            return self.sink.enter(tsc, kind, callee, |_| caller);
         }
         let book = &mut *self.book;
         let caller = |is_open| book.caller(from, is_open);

@@ -63,6 +63,9 @@ pub struct Options {
     pub counts: bool,
     /// Functions that are called too often are counted, until they are not.
     pub limit: Option<Limit>,
+    /// Calls that are counted are recorded in order for that, and counted by us: which of them are
+    /// wanted depends on what is around them, which a slot that counts does not know.
+    pub counts_records: bool,
     /// Which calls are recorded with stamps.
     pub stamps: Stamps,
     /// Values of functions to be recorded; None: none.
@@ -124,11 +127,20 @@ impl Options {
     pub(crate) fn plans(&self) -> Plans {
         let system_calls = self.system_calls.is_some();
         match (self.counts, self.limit) {
-            _ if self.stamps == Stamps::None => Plans::InOrder { system_calls },
+            _ if self.stamps_of_slots() == Stamps::None => Plans::InOrder { system_calls },
             _ if self.stamps == Stamps::Auto => Plans::Mixed { system_calls },
             (true, _) => Plans::Count,
+            (false, Some(_)) if self.counts_records => Plans::LevelsInOrder { system_calls },
             (false, Some(_)) => Plans::Levels { system_calls },
             (false, None) => Plans::Record,
+        }
+    }
+
+    /// Which calls slots record with stamps, whatever becomes of the others.
+    pub(crate) fn stamps_of_slots(&self) -> Stamps {
+        match self.counts && self.counts_records {
+            true => Stamps::None,
+            false => self.stamps,
         }
     }
 

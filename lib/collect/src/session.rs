@@ -114,7 +114,13 @@ fn collector_of(
     let calls = options.system_calls.as_ref();
     collector.leaves_out_calls(calls.is_some_and(SystemCalls::leave_out));
     let needs_calls = options.payloads.is_some() || options.values.is_some();
-    collector.limit((options.limit, needs_calls), header.tsc_hz);
+    if options.counts_records {
+        collector.count_records(options.counts);
+    }
+    let ruled = reactor.between().choices().into_iter();
+    let roots = options.within.iter().cloned();
+    let roots = roots.chain(ruled.map(|choice| choice.glob)).collect();
+    collector.limit((options.limit, needs_calls), roots, header.tsc_hz);
     collector.begin_with(&options.levels);
     if let Some(payloads) = &options.payloads {
         collector.add_up(payloads);
@@ -125,10 +131,10 @@ fn collector_of(
         let tsc = crate::clock::tsc();
         collector.note(&Note::InOrder { tsc, is_in_part });
     }
-    if options.stamps != Stamps::Full {
+    if options.stamps_of_slots() != Stamps::Full {
         collector.limit_depth(options.depth_limit);
     }
-    match options.stamps {
+    match options.stamps_of_slots() {
         Stamps::Auto => collector.mix(header.tsc_hz),
         Stamps::None if has_ends(options, reactor) => collector.have_ends(),
         _ => {}
@@ -169,21 +175,23 @@ fn values_of(options: &Options, reactor: &Reactor) -> Values {
 }
 
 fn arena_of(options: &Options, reactor: &Reactor, tsc_hz: u64) -> Result<Arena, TraceeError> {
+    let (stamps, has_ends) = (options.stamps_of_slots(), has_ends(options, reactor));
+    let counts_records = options.counts_records;
     let arena = Arena::new(ArenaOptions {
         chunks: options.chunks,
         drop_when_full: options.drop_when_full,
-        depth_limit: match options.stamps {
+        depth_limit: match stamps {
             Stamps::Full => options.depth_limit,
             // It is not known there how deep a call in order is.
             Stamps::Auto | Stamps::None => 0,
         },
         loader: options.loader,
         memory_limit: options.at_start.memory_limit(),
-        counts: options.counts,
-        levels: options.limit.is_some(),
-        in_order: options.stamps == Stamps::None && !has_ends(options, reactor),
-        mixed: options.stamps == Stamps::Auto
-            || options.stamps == Stamps::None && has_ends(options, reactor),
+        counts: options.counts && !counts_records,
+        levels: options.limit.is_some() && !counts_records,
+        in_order: stamps == Stamps::None && !has_ends,
+        mixed: stamps == Stamps::Auto || stamps == Stamps::None && has_ends,
+        counted_in_order: options.limit.is_some() && counts_records,
         roots_only: has_roots(options, reactor),
     })?;
     if let Some(asked) = &options.system_calls {
@@ -217,7 +225,7 @@ fn filters_of(options: &Options, reactor: &Reactor) -> Filters {
         options.decide.clone(),
     )
     .counting(options.counts || options.stamps != Stamps::Full || options.limit.is_some())
-    .in_order(options.stamps == Stamps::None)
+    .in_order(options.stamps_of_slots() == Stamps::None)
     .switched(reactor.switch().cloned())
 }
 

@@ -69,6 +69,7 @@ fn arena() -> Arena {
         counts: false,
         in_order: false,
         mixed: false,
+        counted_in_order: false,
         levels: false,
     })
     .expect("an arena")

@@ -23,7 +23,7 @@ use crate::template::Builder;
 pub use acts::build_plan_with_acts;
 pub use levels::{
     build_counting_plan, build_plan_in_order, build_plan_mixed, build_plan_with_levels,
-    creations_alone, in_order_for_good,
+    build_plan_with_levels_in_order, creations_alone, in_order_for_good,
 };
 
 const HEADER_BYTES: usize = PlanHeader::BYTES;

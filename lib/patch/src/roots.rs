@@ -109,14 +109,23 @@ pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hoo
     })
 }
 
-/// Sites that a hook can lead to: those that are a plain jump to their slot. By start.
+/// Sites that a hook can lead to: those that are a plain jump to their slot, wherever it stands
+/// among their bytes. By start.
 struct Joinable(Vec<(u32, u32, u32)>);
 
 impl Joinable {
     fn new(view: PlanView<'_>) -> Self {
-        let plain = view
-            .sites()
-            .filter(|s| !s.is_any(!(SITE_TAIL | SITE_INDIRECT | SITE_REPEATABLE)));
+        const PLAIN: u16 = SITE_TAIL | SITE_INDIRECT | SITE_REPEATABLE | SITE_JUMP_LAST;
+        let own = view.header().sites.saturating_sub(view.header().twins);
+        let plain = view.sites().take(own as usize).filter(|s| {
+            // A call in order needs a return address, which a hook does not push.
+            let in_order = if s.is_any(SITE_TAIL) {
+                SITE_IN_ORDER
+            } else {
+                0
+            };
+            !s.is_any(!(PLAIN | in_order))
+        });
         let mut all: Vec<_> = plain
             .filter_map(|s| Some((s.start, s.start + u32::from(s.span), view.slot_entry(&s)?)))
             .collect();
@@ -249,7 +258,8 @@ impl Rewritten<'_> {
         let mut out = header.to_bytes().to_vec();
         out.extend(part(old.functions_offset, functions)?);
         out.resize(header.sites_offset as usize, 0);
-        out.extend(self.view.sites().flat_map(|s| self.site(s).to_bytes()));
+        let sites = self.view.sites().enumerate();
+        out.extend(sites.flat_map(|(i, s)| self.site(i, s).to_bytes()));
         out.resize(header.links_offset as usize, 0);
         out.extend(part(old.links_offset, links)?);
         out.resize(header.specials_offset as usize, 0);
@@ -262,13 +272,17 @@ impl Rewritten<'_> {
         Some(out)
     }
 
-    fn site(&self, mut site: PlanSite) -> PlanSite {
+    fn site(&self, index: usize, mut site: PlanSite) -> PlanSite {
         if site.form == SiteForm::Refused {
             return site;
         }
         site.slot += self.shift;
-        if self.made.joined.binary_search(&site.start).is_ok() {
-            site.flags |= SITE_IN_HOOK;
+        let is_twin = || {
+            let h = self.view.header();
+            index >= h.sites.saturating_sub(h.twins) as usize
+        };
+        if self.made.joined.binary_search(&site.start).is_ok() && !is_twin() {
+            site.flags = site.flags & !SITE_JUMP_LAST | SITE_IN_HOOK;
             return site;
         }
         let is_covered = |(start, end)| self.made.covers(start, end);

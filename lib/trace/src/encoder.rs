@@ -338,6 +338,15 @@ impl StreamEncoder {
         self.events
     }
 
+    /// What was told since it was written last is not wanted in the trace. What is open stays so.
+    pub fn discard(&mut self) {
+        self.sections.clear();
+        self.packed_events = 0;
+        if self.events > 0 {
+            self.begin_block();
+        }
+    }
+
     /// At least one block is packed and waits for [`crate::TraceWriter::write_full`]. Nothing is
     /// lost if that comes late, the blocks only take memory.
     pub fn is_full(&self) -> bool {

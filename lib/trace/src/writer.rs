@@ -227,6 +227,14 @@ impl<W: Write> TraceWriter<W> {
         Ok((std::mem::take(packed.sections), *packed.events))
     }
 
+    /// Writes what is named and was not written yet.
+    ///
+    /// # Errors
+    /// [`TraceError::Write`].
+    pub fn write_names(&mut self) -> Result<(), TraceError> {
+        self.put_dictionary()
+    }
+
     /// Writes a note.
     ///
     /// # Errors

@@ -77,6 +77,8 @@ pub struct ArenaOptions {
     pub in_order: bool,
     /// Calls are recorded, those of some functions in order at times.
     pub mixed: bool,
+    /// Calls of some functions are counted at times, by us: they are recorded in order for that.
+    pub counted_in_order: bool,
 }
 
 /// How large an arena is, and how many chunks it may have.
@@ -177,9 +179,14 @@ impl Arena {
             (*control).arena_bytes = self.size.bytes;
             (*control).regions_offset = self.size.bytes;
             (*control).regions = self.size.regions;
-            (*control).has_levels = u32::from(options.levels || options.mixed);
+            (*control).has_levels =
+                u32::from(options.levels || options.mixed || options.counted_in_order);
             (*control).in_order = u32::from(options.in_order);
-            (*control).mixed = u32::from(options.mixed);
+            (*control).mixed = match (options.counted_in_order, options.mixed) {
+                (true, _) => MIXED_COUNTED,
+                (false, true) => MIXED_PLACED,
+                (false, false) => 0,
+            };
             (*control).pid = libc::getpid() as u32;
             // Another recording's processes have other numbers.
             let start = (libc::getpid() as u32) << 14;

@@ -17,6 +17,7 @@ fn arena() -> Arena {
         levels: false,
         in_order: false,
         mixed: false,
+        counted_in_order: false,
     })
     .expect("an arena")
 }

@@ -171,7 +171,8 @@ pub struct Control {
     pub has_levels: u32,
     /// Host: 1: calls are recorded in order, without stamps and ends.
     pub in_order: u32,
-    /// Host: 1: calls are recorded, and those of some functions in order ([`crate::levels`]).
+    /// Host: [`MIXED_PLACED`] or [`MIXED_COUNTED`]: calls are recorded, and those of some functions
+    /// in order ([`crate::levels`]).
     pub mixed: u32,
     /// Host: how many [`crate::bids`] there are.
     pub bids: u32,
@@ -190,6 +191,12 @@ pub struct Control {
     /// Functions that are recorded at times only.
     pub rules: [Rule; RULES],
 }
+
+/// [`Control::mixed`]: entries of recorded calls say where the stack pointer stood, by which it is
+/// known what lies inside of what.
+pub const MIXED_PLACED: u32 = 1;
+/// [`Control::mixed`]: calls in order are counted by the host, and nothing else becomes of them.
+pub const MIXED_COUNTED: u32 = 2;
 
 /// Number of [`Rule`]s.
 pub const RULES: usize = 7;

@@ -23,7 +23,7 @@ const OFTEN_PER_S: u64 = 1000;
 pub struct LevelArgs {
     /// Count calls, and record none: exactly how often each function is called by each other one,
     /// without order and times, at a small part of the price (`report functions`, `callers`,
-    /// `callees`, `graph`)
+    /// `callees`, `graph`). A dump (--dump-on) has what was counted up to it
     #[arg(help_heading = WHAT, long)]
     pub count: bool,
     /// Count the calls of a function while it is called more than RATE times a second (1M, 200k),
@@ -59,8 +59,8 @@ pub enum Beside {
     Ring,
     /// --max-size
     MaxSize,
-    /// --stop-on with an event that is a call, a return or a slow call.
-    CallEvent,
+    /// --stop-on and --dump-on with an event that is a return or a slow call.
+    EndEvent,
     /// --syscalls, -c, --live
     SystemCalls,
     /// --syscalls-only, and -c and --live where functions are not recorded
@@ -85,7 +85,7 @@ impl Beside {
             Self::Shadow => "--shadow, and --start-on return: and slow:",
             Self::Ring => "--ring and --dump-on",
             Self::MaxSize => "--max-size",
-            Self::CallEvent => "--stop-on call:, return: and slow:",
+            Self::EndEvent => "--stop-on and --dump-on of return: and slow:",
             Self::SystemCalls => "--syscalls, -c and --live",
             Self::SystemCallsAlone => "--syscalls-only, and -c and --live without --syscalls",
             Self::Values => "-A and -R",
@@ -98,14 +98,12 @@ impl Beside {
     /// Why it does not go together with counting all calls, and what to do.
     const fn beside_count(self) -> Option<&'static str> {
         Some(match self {
-            Self::Within | Self::Depth | Self::Between => {
-                "counted calls have no nesting, by which these would be chosen; choose modules \
-                 with -l, and leave functions out with -N"
+            // What lies inside of them is counted, and a dump has what was counted by then.
+            Self::Within | Self::Depth | Self::Between | Self::Ring | Self::MaxSize => {
+                return None;
             }
             Self::Shadow => "the command is followed by its recorded calls; use another event",
-            Self::Ring => "there are no events of which to keep the last; leave it out",
-            Self::MaxSize => "counts do not grow as the program runs; leave it out",
-            Self::CallEvent => "it is noticed by recorded calls; use time:, signal: or ctl:",
+            Self::EndEvent => "ends of calls are not seen; use call:, time:, signal: or ctl:",
             Self::SystemCalls | Self::SystemCallsAlone => {
                 "system calls are recorded with order and time; record them in a run of their own"
             }
@@ -120,10 +118,6 @@ impl Beside {
     /// The same of counting those of some functions at times.
     const fn beside_limit(self) -> Option<&'static str> {
         Some(match self {
-            Self::Within | Self::Between => {
-                "calls would be counted outside of these functions, too: counted ones have no \
-                 nesting; choose modules with -l, and leave functions out with -N"
-            }
             Self::Shadow => "the command is followed by its recorded calls; use another event",
             Self::SystemCallsAlone => {
                 "no functions are recorded then, whose calls could be counted; use --syscalls"
@@ -131,9 +125,8 @@ impl Beside {
             Self::Top => "it would not show counted calls; use `report functions` afterwards",
             // Those with values and payloads are not counted.
             Self::Values | Self::Payloads | Self::Decides => return None,
-            Self::Depth | Self::Ring | Self::MaxSize | Self::CallEvent | Self::SystemCalls => {
-                return None;
-            }
+            Self::Within | Self::Depth | Self::Between => return None,
+            Self::Ring | Self::MaxSize | Self::EndEvent | Self::SystemCalls => return None,
         })
     }
 }
@@ -216,19 +209,19 @@ mod tests {
 
     #[test]
     fn what_is_refused_says_why_and_without_levels_nothing_is() {
-        let within = [(true, Beside::Within)];
-        assert_eq!(LevelArgs::default().refused(within), None);
+        let shadow = [(true, Beside::Shadow)];
+        assert_eq!(LevelArgs::default().refused(shadow), None);
         let budget = LevelArgs {
             budget: Some(0.05),
             ..LevelArgs::default()
         };
-        let said = budget.refused([(false, Beside::Top), within[0]]);
+        let said = budget.refused([(false, Beside::Top), shadow[0]]);
         let said = said.unwrap_or_default();
         assert!(
-            said.starts_with("--budget cannot be used with -F"),
+            said.starts_with("--budget cannot be used with --shadow"),
             "{said}"
         );
-        assert!(said.contains("-N"), "{said}");
+        assert!(said.contains("use another event"), "{said}");
         assert_eq!(budget.refused([(true, Beside::Ring)]), None);
     }
 }

@@ -102,8 +102,8 @@ pub struct RecordArgs {
     /// but for those in which threads begin
     #[arg(help_heading = WHAT, short = 'l', long, value_name = "GLOB")]
     module: Vec<String>,
-    /// Patch nothing that is first reached below this depth. With --stamps auto and none: record no
-    /// call that is deeper
+    /// Patch nothing that is first reached below this depth. With --stamps auto and none, and
+    /// --count: record or count no call that is deeper
     #[arg(help_heading = WHAT, short = 'D', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
     /// Record values of the functions that SPEC names: GLOB@arg1,arg2/s,retval/x32 and so on, or
@@ -263,7 +263,6 @@ impl RecordArgs {
     pub fn request(self, subject: Subject, at_start: AtStart) -> Result<Request, String> {
         self.debug.apply().map_err(|why| why.to_string())?;
         let between = self.rules()?;
-        let system_calls = self.system_calls()?;
         let of_calls = [&self.arguments[..], &self.results];
         let values = values::asked(of_calls, &self.prototypes, self.string_limit)?;
         let (is_launched, command, loader, start_on, shadow) = match subject {
@@ -275,8 +274,11 @@ impl RecordArgs {
             } => (true, command, loader, start_on, shadow),
             Subject::Running => (false, Vec::new(), false, Vec::new(), false),
         };
-        let (shadow, limit) = (self.is_followed(&start_on, shadow)?, self.limit());
+        let shadow = self.is_followed(&start_on, shadow)?;
         let options = Options {
+            system_calls: self.system_calls()?,
+            limit: self.limit(),
+            counts_records: self.counts_records(),
             output: self.output,
             chunks: (self.buffer >> 16).clamp(2, 4096) as u32,
             drop_when_full: self.on_full == OnFull::Drop,
@@ -293,9 +295,7 @@ impl RecordArgs {
             bids: self.bids,
             levels: self.first_levels,
             values,
-            system_calls,
             counts: self.levels.count,
-            limit,
             stamps: Stamps::Full,
             at_start,
             tap: None,

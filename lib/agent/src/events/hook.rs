@@ -19,6 +19,7 @@
 //! Where recording begins everywhere (`run -l` has a hook at main, whose caller is left out), no
 //! thread is muted, and a hooked function is recorded as one that is called.
 
+use crate::events::ordered::Last;
 use crate::events::{between, counted, ordered};
 use crate::frames::shadow;
 use crate::frames::shadow::FRAME_DONE;
@@ -37,8 +38,8 @@ use sptrace_wire::plan::*;
 use sptrace_wire::record;
 use sptrace_wire::record::FRAME_OPEN;
 
-/// A hooked function is about to run.
-pub fn enter(hot: &Hot, f: &Frame) {
+/// A hooked function is about to run. `last` was recorded before it came here.
+pub fn enter(hot: &Hot, f: &Frame, last: Option<Last>) {
     let Some(hooked) = modules::special_of(f.id) else {
         return;
     };
@@ -46,24 +47,25 @@ pub fn enter(hot: &Hot, f: &Frame) {
         SpecialKind::Mapped => look_for_modules(hot),
         SpecialKind::Root | SpecialKind::RootOpen => {
             between::called(hooked.rules);
-            enter_root(hot, f.word_above(0), f.id, &hooked);
+            enter_root(hot, f.word_above(0), f.id, (&hooked, last));
         }
         _ => {}
     }
 }
 
 /// Its return address is at `word`.
-fn enter_root(hot: &Hot, word: StackWord, id: u64, hooked: &Special) {
+fn enter_root(hot: &Hot, word: StackWord, id: u64, (hooked, last): (&Special, Option<Last>)) {
     let may_replace = hooked.kind == SpecialKind::Root;
     let entry = hooked.entry;
     let rsp = word.address() + 8;
     // What its call keeps of its values lies just below it, and stays.
     settle::settle(hot, rsp - 1, false);
-    let is_called = is_its_call(hot, word);
+    let has_jumped = |last| has_jumped(hot, last, rsp, entry);
+    let is_called = is_its_call(hot, word) || last.is_some_and(has_jumped);
     if !is_called {
         settle::settle(hot, rsp, true);
     }
-    let is_called = is_called || ordered::is_last(hot, rsp, entry);
+    let is_called = is_called || last.is_some_and(|last| ordered::is_it(last, rsp, entry));
     let is_root = state::control().roots_only != 0 && hot.root.get() == 0;
     if is_root && !between::is_open(hooked.rules) {
         return;
@@ -106,6 +108,20 @@ fn enter_root(hot: &Hot, word: StackWord, id: u64, hooked: &Special) {
     if is_root {
         hot.root.set(hot.ssp.get());
     }
+}
+
+/// True if a jump out of a call that was not recorded was the last event, and has led here: it was
+/// recorded as the function's entry, or as a jump of what was entered so at the same place before.
+fn has_jumped(hot: &Hot, last: Last, rsp: u64, function: u64) -> bool {
+    let [_, first, second, third] = last;
+    let entered = u64::from(second) | u64::from(third) << 32;
+    let is_entered = first == record::ENTERED && entered == function;
+    let is_direct = || {
+        let id = modules::in_area(third);
+        id.is_some_and(|id| slot::direct_target(id) == function)
+    };
+    let is_through_pointer = || third == function as u32 && modules::in_area(second).is_some();
+    shadow::call(hot).rsp() == rsp && (is_entered || is_direct() || is_through_pointer())
 }
 
 /// True if the top frame is the call (or a tail jump in it) that leads to the function whose return

@@ -62,12 +62,15 @@ fn settle_before(hot: &Hot, rsp: u64) {
     }
 }
 
-/// True if what was recorded last is a call in order, or a jump, from the stack pointer `rsp` to
-/// this function: then nothing has run in between.
-pub fn is_last(hot: &Hot, rsp: u64, function: u64) -> bool {
-    let Some([first, second, third]) = chunk::last(hot).filter(|_| counters::is_mixed()) else {
+/// The halves of what was recorded last, before the slow path has recorded anything.
+pub type Last = [u32; 4];
+
+/// True if it is a call in order, or a jump, from the stack pointer `rsp` to this function: then
+/// nothing has run in between.
+pub fn is_it([_, first, second, third]: Last, rsp: u64, function: u64) -> bool {
+    if !counters::is_mixed() {
         return false;
-    };
+    }
     let place = (rsp - record::PLACE_BELOW_BYTES) as u32;
     let is_direct = || {
         let id = modules::in_area(third).filter(|id| slot::is_ordered(*id));

@@ -7,6 +7,7 @@
 use crate::events::active::Place;
 use crate::events::acts::Acted;
 use crate::events::exits::Call;
+use crate::events::ordered::Last;
 use crate::events::{
     acts, bids, call_values, counted, dormant, exits, hook, in_slot, ordered, special, system_call,
 };
@@ -93,7 +94,7 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
     };
     hot.stack_top.raise(above + 16);
     hot.mask.set(mask);
-    come(hot);
+    let last = come(hot);
     match routine {
         common::ENTRY | common::ENTRY_PLACED => settle::enter(hot, above, f.id, None, false),
         common::FIRST => return direct(hot, f, vectors, (above, false)),
@@ -130,7 +131,7 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         common::SYSTEM_RETURN if counted::is_creation() => {}
         common::SPECIAL => special::enter(hot, f, mask),
         common::HOOK | common::HOOK_RULED => {
-            hook::enter(hot, f);
+            hook::enter(hot, f, last);
             call_values::enter_hooked(hot, f, vectors, above + 8);
         }
         common::HOOK_EXIT => leave(hot, f, vectors, above + 8),
@@ -141,11 +142,14 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
     normal
 }
 
-/// A thread has come here: what the host wished of it meanwhile is done.
+/// A thread has come here: what the host wished of it meanwhile is done. Gives what was recorded
+/// last before that.
 #[inline]
-fn come(hot: &Hot) {
+fn come(hot: &Hot) -> Option<Last> {
+    let last = chunk::last(hot);
     levels::take(hot);
     chunk::look(hot);
+    last
 }
 
 /// A call or jump whose callee may not be instrumented yet: reach it, then wire the slot so that

@@ -13,7 +13,7 @@ use crate::memory::sys;
 use crate::memory::thread::{BLOCK_BYTES, Hot};
 use crate::memory::word::Word;
 use core::sync::atomic::{AtomicU64, Ordering};
-use sptrace_wire::control::{NONE, hole};
+use sptrace_wire::control::{MIXED_PLACED, NONE, hole};
 use sptrace_wire::counts::*;
 use sptrace_wire::plan::common;
 
@@ -31,15 +31,19 @@ pub fn is_in_order() -> bool {
     state::control().in_order != 0
 }
 
-/// True if calls are recorded, and those of some functions in order at times: each says where the
-/// stack pointer stood.
+/// True if calls are recorded, and those of some functions in order at times.
 pub fn is_mixed() -> bool {
     state::control().mixed != 0
 }
 
+/// True if recorded calls among such say where the stack pointer stood.
+pub fn says_places() -> bool {
+    state::control().mixed == MIXED_PLACED
+}
+
 /// The routine by which the entry of a direct call is recorded.
 pub fn entry_routine() -> i32 {
-    match is_mixed() {
+    match says_places() {
         true => common::ENTRY_PLACED,
         false => common::ENTRY,
     }
@@ -48,7 +52,7 @@ pub fn entry_routine() -> i32 {
 /// The routine that stands for one that a template asks for.
 pub fn routine_of(wanted: i32) -> i32 {
     match wanted {
-        common::INDIRECT if is_mixed() => common::INDIRECT_PLACED,
+        common::INDIRECT if says_places() => common::INDIRECT_PLACED,
         other => other,
     }
 }

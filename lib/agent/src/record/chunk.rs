@@ -42,7 +42,7 @@ pub fn put_event(hot: &Hot, id: u32, callee: Option<u64>) {
 /// The entry of a call from the stack pointer `rsp`, which is said where some calls are recorded in
 /// order.
 pub fn put_entry(hot: &Hot, id: u32, callee: Option<u64>, rsp: u64) {
-    if counters::is_mixed() {
+    if counters::says_places() {
         write(
             hot,
             id,
@@ -55,7 +55,7 @@ pub fn put_entry(hot: &Hot, id: u32, callee: Option<u64>, rsp: u64) {
 
 /// The same is said of a frame that is told next, not by a slot.
 pub fn put_place(hot: &Hot, rsp: u64) {
-    if counters::is_mixed() {
+    if counters::says_places() {
         put(hot, record::AT_STACK, rsp - record::PLACE_BELOW_BYTES);
     }
 }

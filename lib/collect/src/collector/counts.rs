@@ -1,27 +1,25 @@
-//! What a thread has counted becomes a note of the trace when it ends.
+//! What a thread has counted, or was counted of its records, becomes a note of the trace when it
+//! ends.
 //!
 //! Given the regions of the arena ([`sptrace_wire::counts`]), which the program may have written
-//! anything into: what is no place in a patch area, and no stream's, is passed over. Must not know
-//! when a thread ends.
+//! anything into: what is no place in a patch area, and no stream's, is passed over. Also what the
+//! decoder has counted of calls that were recorded for that. Must not know when a thread ends.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sptrace_trace::{Counted, FunctionId, Note};
+use sptrace_trace::{Counted, Note};
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::{STREAM_DEAD, STREAMS};
 use sptrace_wire::counts::*;
 
-use super::feed::Feed;
+use super::feed::{Feed, Pair};
 use super::levels::Where;
 use super::{Collector, StreamState};
 use crate::decode::book::{AddressBook, CalledFrom};
 use crate::decode::names::Naming;
 use crate::decode::process::Areas;
-
-/// Who calls whom.
-type Pair = (Option<FunctionId>, FunctionId);
 
 /// Calls that were counted.
 struct Calls {
@@ -31,17 +29,47 @@ struct Calls {
     calls: u64,
 }
 
+/// How often edges were counted, and in which region of the arena, if in one.
+struct CountedEdges {
+    own: Option<u32>,
+    edges: Vec<(u64, u64)>,
+}
+
 impl<W: Write> Collector<W> {
+    /// Calls that are counted are recorded in order for that, all (`all`) or those of some
+    /// functions at times. To be said before anything else is.
+    pub fn count_records(&mut self, all: bool) {
+        self.counts_records = true;
+        self.recorder.counts = all;
+    }
+
+    /// Of calls in order nothing matters but how many there are at each site. False: also what they
+    /// lie in, or that they are made.
+    pub(super) fn counts_by_edge(&self) -> bool {
+        let needs_nesting = self.recorder.depth_limit > 0 || self.recorder.calls.is_some();
+        self.counts_records && !(self.recorder.counts && needs_nesting)
+    }
+
+    /// Counts what threads have written by now, and not handed over.
+    pub(super) fn count_early(&mut self, arena: &Arena) {
+        if self.counts_records {
+            self.take_early(arena);
+        }
+    }
+
     /// Notes what the thread of a stream that ends has counted, and makes its counts zero.
     pub(super) fn take_counts(&mut self, arena: &Arena, i: usize, state: &mut StreamState) {
-        let Some((own, counted)) = counted_of(arena, i, state.epoch) else {
-            return;
-        };
-        arena.clear_cells(own);
-        if counted.is_empty() || self.has_counted_all {
+        let counted = counted_of(arena, i, state);
+        if let Some(own) = counted.own {
+            arena.clear_cells(own);
+        }
+        if self.has_counted_all {
             return;
         }
-        let (all, nonsense) = self.calls_of(state, counted);
+        let (all, nonsense) = self.calls_of(state, counted.edges);
+        if all.is_empty() && nonsense == 0 {
+            return;
+        }
         self.torn.nonsense += nonsense;
         self.has_counted(arena, state.lane.pid, all.iter().map(|c| c.pair.1));
         self.note(&note_of(state, all));
@@ -51,6 +79,7 @@ impl<W: Write> Collector<W> {
     /// nothing of what comes.
     pub(crate) fn end_counts(&mut self, arena: &Arena) {
         if !self.has_counted_all {
+            self.count_early(arena);
             let notes = self.notes_of_counts(arena);
             notes.iter().for_each(|note| self.note(note));
             self.has_counted_all = true;
@@ -64,13 +93,15 @@ impl<W: Write> Collector<W> {
             let Some(mut state) = self.streams[i].take() else {
                 continue;
             };
-            let counted = counted_of(arena, i, state.epoch).filter(|(_, c)| !c.is_empty());
-            if let Some((_, counted)) = counted {
-                let all = self.calls_of(&mut state, counted).0;
+            let counted = counted_of(arena, i, &state);
+            let all = self.calls_of(&mut state, counted.edges).0;
+            if !all.is_empty() {
                 notes.push(note_of(&state, all));
             }
             self.streams[i] = Some(state);
         }
+        let written = self.recorder.writer.write_names();
+        self.check(written);
         notes
     }
 
@@ -82,7 +113,15 @@ impl<W: Write> Collector<W> {
             recorder: &mut self.recorder,
             lane: &mut state.lane,
         };
-        let (mut all, mut nonsense) = (Vec::new(), 0);
+        let told = feed.lane.counted.iter();
+        let mut all: Vec<Calls> = told
+            .map(|(&pair, &calls)| Calls {
+                pair,
+                site: None,
+                calls,
+            })
+            .collect();
+        let mut nonsense = 0;
         for (edge, calls) in counted {
             match pair(&mut self.book, (pid, &areas), edge, &mut feed) {
                 Some(Some((pair, site))) => all.push(Calls { pair, site, calls }),
@@ -101,12 +140,10 @@ impl<W: Write> Collector<W> {
             let Some(mut state) = self.streams[i].take() else {
                 continue;
             };
-            if let Some((_, counted)) = counted_of(arena, i, state.epoch) {
-                let process = arena.stream(i).process;
-                for Calls { pair, site, calls } in self.calls_of(&mut state, counted).0 {
-                    let at = ((state.lane.pid, pair.1), site.map(|id| (process, id)));
-                    *all.entry(at).or_default() += calls;
-                }
+            let (counted, process) = (counted_of(arena, i, &state), arena.stream(i).process);
+            for Calls { pair, site, calls } in self.calls_of(&mut state, counted.edges).0 {
+                let at = ((state.lane.pid, pair.1), site.map(|id| (process, id)));
+                *all.entry(at).or_default() += calls;
             }
             self.streams[i] = Some(state);
         }
@@ -136,17 +173,19 @@ fn note_of(state: &StreamState, all: Vec<Calls>) -> Note {
     }
 }
 
-/// The region with the counts of a stream, and the edges that were counted, with how often.
-fn counted_of(arena: &Arena, i: usize, epoch: u32) -> Option<(u32, Vec<(u64, u64)>)> {
+/// What was counted of a stream.
+fn counted_of(arena: &Arena, i: usize, state: &StreamState) -> CountedEdges {
     let process = arena.stream(i).process;
     let is_its = |head: &RegionHead| {
         let is_stream = head.stream.load(Ordering::Relaxed) as usize == i;
-        is_stream && head.epoch.load(Ordering::Relaxed) == epoch
+        is_stream && head.epoch.load(Ordering::Relaxed) == state.epoch
     };
-    let own = find(arena, REGION_COUNTS, process, &is_its)?;
-    let edges = find(arena, REGION_EDGES, process, &|_| true);
-    let counted = edges.map(|edges| seen(arena, edges, own));
-    Some((own, counted.unwrap_or_default()))
+    let own = find(arena, REGION_COUNTS, process, &is_its);
+    let mut edges = state.cursor.counted();
+    if let (Some(own), Some(all)) = (own, find(arena, REGION_EDGES, process, &|_| true)) {
+        edges.extend(seen(arena, all, own));
+    }
+    CountedEdges { own, edges }
 }
 
 /// The region of a process that is in this state and of which `is_it` is true.

@@ -10,6 +10,7 @@ mod durations;
 mod line;
 mod shadow;
 
+use std::collections::HashMap;
 use std::io::{Error, Write};
 
 use sptrace_trace::{Function, FunctionId, Module, ModuleId, Run, Span, TraceError, TraceWriter};
@@ -38,6 +39,8 @@ pub(super) struct Recorder<W: Write> {
     pub(super) until_tsc: u64,
     /// Calls with so many others around them are left out; 0: none.
     pub(super) depth_limit: u32,
+    /// Calls are counted, and nothing is recorded: what is encoded is not written.
+    pub(super) counts: bool,
     /// The first error of the output, if any: recording ends then.
     pub(super) failed: Option<Error>,
 }
@@ -54,7 +57,12 @@ pub(super) struct Lane {
     deep: Option<Deep>,
     /// How long its calls last, if that matters.
     durations: Durations,
+    /// How often who has called whom, where calls are counted.
+    pub(super) counted: HashMap<Pair, u64>,
 }
+
+/// Who calls whom.
+pub(super) type Pair = (Option<FunctionId>, FunctionId);
 
 impl Lane {
     /// Nothing is recorded yet of the thread with these numbers, whose parent is `ppid`.
@@ -67,6 +75,7 @@ impl Lane {
             watched: Watched::default(),
             deep: (depth_limit > 0).then(|| Deep::new(depth_limit)),
             durations: Durations::default(),
+            counted: HashMap::new(),
         }
     }
 }
@@ -87,6 +96,7 @@ impl<W: Write> Recorder<W> {
             tapped: None,
             until_tsc: u64::MAX,
             depth_limit: 0,
+            counts: false,
             failed: None,
         }
     }
@@ -100,12 +110,18 @@ impl<W: Write> Recorder<W> {
 
     /// What is in the encoder goes into the file, however little that is.
     pub(super) fn write_block(&mut self, lane: &mut Lane) {
+        if self.counts {
+            return lane.line.encoder.discard();
+        }
         let written = self.writer.write_block(&mut lane.line.encoder);
         self.check(written);
     }
 
     /// The same once that is worth a block.
     pub(super) fn write_if_full(&mut self, lane: &mut Lane) {
+        if self.counts {
+            return lane.line.encoder.discard();
+        }
         if lane.line.encoder.is_full() {
             let written = self.writer.write_full(&mut lane.line.encoder);
             self.check(written);
@@ -166,7 +182,9 @@ impl<W: Write> Sink for Feed<'_, W> {
             }
         }
         let is_open = kind & PLACE_OPEN != 0;
-        if is_open || lane.line.has_open() {
+        if recorder.counts {
+            *lane.counted.entry((caller(false), callee)).or_default() += 1;
+        } else if is_open || lane.line.has_open() {
             lane.line.called_by(tsc, caller(is_open));
         }
         lane.line.enter(tsc, kind, callee);
@@ -275,14 +293,22 @@ impl<W: Write> Sink for Feed<'_, W> {
         }
     }
 
+    fn counts(&self) -> bool {
+        self.recorder.counts
+    }
+
     /// Not if the end of an open call is waited for, if calls may be too deep, if there is an end
     /// in time, if calls of before the start are open, or if callers must be looked at because the
-    /// end of an open call is not recorded.
+    /// end of an open call is not recorded, or calls are counted.
     #[inline]
     fn takes_rows(&self) -> bool {
         let line = &self.lane.line;
         let is_waited_for = !self.lane.watched.is_empty() || self.recorder.until_tsc != u64::MAX;
-        !is_waited_for && self.lane.deep.is_none() && line.is_plain() && !line.has_open()
+        !is_waited_for
+            && !self.recorder.counts
+            && self.lane.deep.is_none()
+            && line.is_plain()
+            && !line.has_open()
     }
 
     #[inline]

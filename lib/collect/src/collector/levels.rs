@@ -56,6 +56,8 @@ pub(super) struct Watch {
     matched: u32,
     /// Some functions have payloads, or values: which, as far as they are named.
     needs_calls: bool,
+    /// And those that these globs match: recording begins at them, whatever their level is.
+    roots: Vec<String>,
     needed: HashSet<FunctionId>,
 }
 
@@ -69,9 +71,9 @@ struct Spending {
 }
 
 impl Spending {
-    fn new(share: f64, tsc_hz: u64) -> Self {
+    fn new(share: f64, tsc_hz: u64, in_order: bool) -> Self {
         Self {
-            budget: Budget::new(share, Prices::measured(tsc_hz)),
+            budget: Budget::new(share, Prices::measured(tsc_hz, in_order)),
             program: CpuTimes::default(),
             own: CpuTime::ours(),
             record_bytes: 0,
@@ -98,8 +100,14 @@ impl Spending {
 impl<W: Write> Collector<W> {
     /// The calls of a function are counted while it is called too often, if there is a limit. To be
     /// said before anything is recorded. `needs_calls`: those of some functions are never counted,
-    /// since something runs at each. `tsc_hz`: ticks of the clock a second.
-    pub fn limit(&mut self, (limit, needs_calls): (Option<Limit>, bool), tsc_hz: u64) {
+    /// since something runs at each, nor are those that match `roots`. `tsc_hz`: ticks of the clock
+    /// a second.
+    pub fn limit(
+        &mut self,
+        (limit, needs_calls): (Option<Limit>, bool),
+        roots: Vec<String>,
+        tsc_hz: u64,
+    ) {
         let (governor, spending) = match limit {
             None => return,
             Some(Limit::Rate(calls_per_s)) => (Governor::new(calls_per_s), None),
@@ -113,7 +121,7 @@ impl<W: Write> Collector<W> {
             Some(Limit::Bidden) => (Governor::bidden(), None),
             Some(Limit::Budget(share)) => (
                 Governor::with_changing_rates(),
-                Some(Spending::new(share, tsc_hz)),
+                Some(Spending::new(share, tsc_hz, self.counts_records)),
             ),
         };
         self.recorder.tally = Some(match limit {
@@ -131,6 +139,7 @@ impl<W: Write> Collector<W> {
             bidden: Vec::new(),
             matched: 0,
             needs_calls,
+            roots,
             needed: HashSet::new(),
         });
     }
@@ -167,12 +176,17 @@ impl<W: Write> Collector<W> {
 
     /// Looks at what was called since the last time.
     fn look_at_levels(&mut self, arena: &Arena) {
-        let (Some(mut watch), Some(tally)) = (self.watch.take(), &mut self.recorder.tally) else {
+        let Some(mut watch) = self.watch.take() else {
             return;
         };
-        let (mut called, ticks) = tally.take();
-        let (time, tsc) = (watch.last.elapsed(), crate::clock::tsc());
         let counts = watch.governor.may_count();
+        if counts && self.full.is_empty() {
+            // What is counted is as new as where slots count.
+            self.count_early(arena);
+        }
+        let tally = self.recorder.tally.as_mut().map(Tally::take);
+        let (mut called, ticks) = tally.unwrap_or_default();
+        let (time, tsc) = (watch.last.elapsed(), crate::clock::tsc());
         let mut at_sites = Vec::new();
         if counts {
             let counted = self.counted_so_far(arena);
@@ -238,7 +252,7 @@ impl<W: Write> Collector<W> {
         pids.sort_unstable();
         pids.dedup();
         let mut wishes = Vec::new();
-        let fitting = self.functions_for(&[(glob.to_owned(), level)]);
+        let fitting = self.functions_for(&[(glob.to_owned(), level)], 0);
         let free = fitting
             .into_iter()
             .filter(|(f, _)| !watch.needed.contains(f));
@@ -268,11 +282,18 @@ impl<W: Write> Collector<W> {
             let all = self.book.modules.iter().flat_map(|m| m.valued());
             watch.needed.extend(all);
         }
+        if !watch.roots.is_empty() {
+            let recorded = |glob: &String| (glob.clone(), Level::Recorded);
+            let roots: Vec<_> = watch.roots.iter().map(recorded).collect();
+            let new = self.functions_for(&roots, from);
+            watch
+                .needed
+                .extend(new.iter().map(|(function, _)| *function));
+        }
         if watch.bidden.is_empty() {
             return;
         }
-        let all = self.functions_for(&watch.bidden);
-        let new = all.into_iter().filter(|(function, _)| function.0 >= from);
+        let new = self.functions_for(&watch.bidden, from).into_iter();
         for (function, level) in new.filter(|(f, _)| !watch.needed.contains(f)) {
             watch.governor.bid(function, plainly(level));
         }
@@ -283,11 +304,12 @@ impl<W: Write> Collector<W> {
         all.sum::<usize>() as u32
     }
 
-    /// The functions that one of the globs matches, and the level that the last of these has.
-    fn functions_for(&self, bidden: &[(String, Level)]) -> Vec<(FunctionId, Level)> {
+    /// The functions that one of the globs matches, and the level that the last of these has, but
+    /// for those with numbers below `from`.
+    fn functions_for(&self, bidden: &[(String, Level)], from: u32) -> Vec<(FunctionId, Level)> {
         let mut found = Vec::new();
         for module in &self.book.modules {
-            for (id, svma, symbol) in module.functions() {
+            for (id, svma, symbol) in module.functions().filter(|(id, ..)| id.0 >= from) {
                 let name = match symbol {
                     "" => sptrace_code::unnamed(sptrace_addr::Svma(svma)),
                     symbol => demangle(symbol),
@@ -345,7 +367,7 @@ impl<W: Write> Collector<W> {
             return;
         };
         let mut wishes = Vec::new();
-        for function in functions {
+        for function in functions.filter(|function| !watch.needed.contains(function)) {
             watch.governor.adopt((pid, function), &mut wishes);
         }
         for wish in &wishes {

@@ -193,6 +193,7 @@ impl<W: Write> Collector<W> {
         }
         if let Some(mut old) = self.streams[i].take() {
             self.ancestors.ended(i, &old);
+            self.take_counts(arena, i, &mut old);
             self.recorder.begin_line(&mut old.lane);
             self.recorder.write_block(&mut old.lane);
         }
@@ -224,6 +225,13 @@ impl<W: Write> Collector<W> {
             parent,
             execs,
         };
+        let cursor = Cursor::new(pid, start_tsc);
+        let cursor = match (&self.lengths, self.has_ends) {
+            _ if self.counts_by_edge() => cursor.counting(),
+            (Some(_), _) => cursor.mixed(),
+            (None, true) => cursor.with_ends(),
+            (None, false) => cursor,
+        };
         let line = self.recorder.new_line(info);
         let limit = self.recorder.depth_limit;
         let lane = line.map(|line| Lane::new((pid, tid, ppid), line, limit));
@@ -234,11 +242,7 @@ impl<W: Write> Collector<W> {
                 image,
                 sequence: 0,
                 taken: 0,
-                cursor: match (&self.lengths, self.has_ends) {
-                    (Some(_), _) => Cursor::new(pid, start_tsc).mixed(),
-                    (None, true) => Cursor::new(pid, start_tsc).with_ends(),
-                    (None, false) => Cursor::new(pid, start_tsc),
-                },
+                cursor,
                 lane,
             })
         });

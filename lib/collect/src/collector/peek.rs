@@ -28,6 +28,7 @@ pub struct Peek {
 impl<W: Write> Collector<W> {
     /// Drains what was handed over, and gives what was not.
     pub fn peek(&mut self, arena: &Arena) -> Peek {
+        self.count_early(arena);
         let mut found = Peek::default();
         let mut done = vec![false; STREAMS];
         for attempt in 1..=TRIES {
@@ -123,6 +124,9 @@ impl<W: Write> Collector<W> {
         self.recorder.tapped = tapped;
         found.record_bytes += self.record_bytes - counted.0;
         (self.record_bytes, self.torn) = counted;
+        if self.recorder.counts {
+            return true;
+        }
         let packed = self.recorder.writer.pack(state.lane.line.encoder);
         match packed {
             Ok((blocks, events)) => {

@@ -62,6 +62,10 @@ impl<S: Sink> Decoder<'_, S> {
         at: usize,
         wide_callee: &mut Option<u64>,
     ) -> Option<usize> {
+        if self.cursor.edges.is_some() {
+            row.flush(self.sink);
+            return self.add_to_edges(halves, at, wide_callee);
+        }
         if self.sink.takes_runs() && !self.cursor.ordered.is_measured() {
             row.flush(self.sink);
             return self.familiar(halves, at, wide_callee);
@@ -408,7 +412,7 @@ impl<S: Sink> Decoder<'_, S> {
             false => PLACE_ENTRY,
         };
         // What is around it is so by where the stack pointer stood, whoever makes the call.
-        let caller = match ended.goes_on {
+        let caller = match ended.goes_on || self.sink.counts() {
             true => made.caller,
             false => self.cursor.ordered.around_innermost(),
         };

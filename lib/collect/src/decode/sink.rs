@@ -91,6 +91,11 @@ pub trait Sink: Naming {
     /// estimates.
     fn between(&mut self, from_tsc: u64, to_tsc: u64);
 
+    /// Calls are counted by who makes them, and not recorded.
+    fn counts(&self) -> bool {
+        false
+    }
+
     /// Plain events may be told in a row, without [`Self::come_to`] and the others.
     fn takes_rows(&self) -> bool;
 

@@ -13,7 +13,8 @@ use sptrace_patch::columns::to_columns;
 use sptrace_patch::system_calls::{system_calls, with_system_calls};
 use sptrace_patch::{
     build_counting_plan, build_plan, build_plan_in_order, build_plan_mixed, build_plan_with_acts,
-    build_plan_with_levels, build_plan_without_calls, creations_alone,
+    build_plan_with_levels, build_plan_with_levels_in_order, build_plan_without_calls,
+    creations_alone,
 };
 use sptrace_tracee::maps::Mapping;
 use sptrace_tracee::proc::files;
@@ -49,6 +50,11 @@ pub enum Plans {
         /// Those of the kernel are recorded as well.
         system_calls: bool,
     },
+    /// The same where those that are counted are recorded in order for that.
+    LevelsInOrder {
+        /// As above.
+        system_calls: bool,
+    },
     /// They are recorded in order, without stamps and ends.
     InOrder {
         /// As above.
@@ -70,6 +76,7 @@ const IN_ORDER_VERSION: u32 = PLAN_VERSION | 1 << 29;
 const MIXED_VERSION: u32 = PLAN_VERSION | 1 << 27;
 const SYSTEM_CALLS_VERSION: u32 = PLAN_VERSION | 1 << 28;
 const ACTS_VERSION: u32 = PLAN_VERSION | 1 << 25;
+const LEVELS_IN_ORDER_VERSION: u32 = PLAN_VERSION | 1 << 24;
 /// Beside one of the others.
 const WITH_SYSTEM_CALLS: u32 = 1 << 26;
 
@@ -115,6 +122,11 @@ fn kind(plans: Plans) -> (u32, Planned) {
             system_calls,
             (LEVELS_VERSION, planned_with_levels),
             planned_with_levels_and_system_calls,
+        ),
+        Plans::LevelsInOrder { system_calls } => with(
+            system_calls,
+            (LEVELS_IN_ORDER_VERSION, planned_with_levels_in_order),
+            planned_with_levels_in_order_and_system_calls,
         ),
     }
 }
@@ -190,6 +202,20 @@ fn planned_with_levels(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
 
 fn planned_with_levels_and_system_calls(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     with_all_system_calls(object, analysis, build_plan_with_levels(object, analysis))
+}
+
+/// The same where those that are counted are recorded in order for that.
+fn planned_with_levels_in_order(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    let plan = build_plan_with_levels_in_order(object, analysis);
+    to_columns(creations_alone(object, analysis, plan)).unwrap_or_default()
+}
+
+fn planned_with_levels_in_order_and_system_calls(
+    object: &Object<'_>,
+    analysis: &Analysis,
+) -> Vec<u8> {
+    let plan = build_plan_with_levels_in_order(object, analysis);
+    with_all_system_calls(object, analysis, plan)
 }
 
 /// The same where those of some functions are recorded in order at times.

@@ -39,7 +39,17 @@ pub fn build_plan_with_levels(object: &Object<'_>, analysis: &Analysis) -> Vec<u
     let mut b = builder(object, analysis, Calls::Recorded, SLOTS_START);
     let calls = Calls::Counted(Creators::of(object, analysis));
     let twins = builder(object, analysis, calls, b.area_used);
-    b.add_twins(twins);
+    b.add_twins(twins, &as_twin);
+    b.finish()
+}
+
+/// The same where those that are counted are recorded in order for that: whoever reads the records
+/// counts them.
+pub fn build_plan_with_levels_in_order(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    let mut b = builder(object, analysis, Calls::Recorded, SLOTS_START);
+    let calls = Calls::InOrder(Creators::of(object, analysis));
+    let twins = builder(object, analysis, calls, b.area_used);
+    b.add_twins(twins, &as_twin);
     b.finish()
 }
 
@@ -51,7 +61,10 @@ pub fn build_plan_mixed(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     let mut b = builder(object, analysis, Calls::Recorded, SLOTS_START);
     let calls = Calls::InOrder(Creators::of(object, analysis));
     let twins = builder(object, analysis, calls, b.area_used);
-    b.add_twins(twins);
+    b.add_twins(twins, &|site, twin| match is_endless(site) {
+        true => in_its_place(site, twin),
+        false => as_twin(site, twin),
+    });
     b.finish()
 }
 
@@ -164,8 +177,13 @@ impl PlanBuilder<'_> {
         }
     }
 
-    /// The sites of another plan of the same module, whose slots lie behind these, become twins.
-    fn add_twins(&mut self, twins: PlanBuilder<'_>) {
+    /// The sites of another plan of the same module, whose slots lie behind these, become twins as
+    /// `become_twin` says.
+    fn add_twins(
+        &mut self,
+        twins: PlanBuilder<'_>,
+        become_twin: &dyn Fn(&mut PlanSite, PlanSite) -> PlanSite,
+    ) {
         if twins.sites.len() != self.sites.len() {
             return;
         }
@@ -180,12 +198,7 @@ impl PlanBuilder<'_> {
             ..twin
         });
         let pairs = self.sites.iter_mut().zip(others);
-        let twins_of: Vec<PlanSite> = pairs
-            .map(|(site, twin)| match twins.is_in_order && is_endless(site) {
-                true => in_its_place(site, twin),
-                false => as_twin(site, twin),
-            })
-            .collect();
+        let twins_of: Vec<PlanSite> = pairs.map(|(site, twin)| become_twin(site, twin)).collect();
         self.twins = twins_of.len() as u32;
         self.sites.extend(twins_of);
         self.area_used = twins.area_used;

@@ -85,7 +85,6 @@ impl RecordArgs {
     ) -> Option<(&'static str, &'static str)> {
         let policy = &script.policy;
         let are_alone = self.syscalls_only.is_some() || policy.system_calls_only;
-        let inside = [&self.within, &self.between, &policy.only];
         Some(if self.levels.count {
             ("all calls are counted", "leave --count out")
         } else if self.levels.limit().is_some() || policy.has_limit() {
@@ -97,11 +96,6 @@ impl RecordArgs {
             (
                 "no functions are recorded, whose level could change",
                 "record system calls beside functions, with --syscalls or record_syscalls(SET)",
-            )
-        } else if inside.into_iter().any(|list| !list.is_empty()) || !policy.between.is_empty() {
-            (
-                "counted calls have no nesting, by which functions would be chosen",
-                "choose modules, and leave functions out by leave_out(GLOB)",
             )
         } else if starts {
             (
@@ -133,7 +127,7 @@ impl RecordArgs {
     /// Whether calls can be counted with what else is asked for.
     pub(super) fn check_levels(&self, start: &[Event], shadow: bool) -> Result<(), String> {
         let is_followed = |e: &Event| matches!(e.what, What::Return(_) | What::Slow(..));
-        let is_call = |e: &Event| is_followed(e) || matches!(e.what, What::Call(_));
+        let mut noticed = self.stop_on.iter().chain(&self.dump_on);
         let is_live = self.live.is_some();
         let are_alone = self.syscalls_only.is_some() || is_live && self.syscalls.is_none();
         let asked = [
@@ -143,7 +137,7 @@ impl RecordArgs {
             (shadow || start.iter().any(is_followed), Beside::Shadow),
             (self.ring.is_some(), Beside::Ring),
             (self.max_size.is_some(), Beside::MaxSize),
-            (self.stop_on.iter().any(is_call), Beside::CallEvent),
+            (noticed.any(Event::needs_ends), Beside::EndEvent),
             (are_alone, Beside::SystemCallsAlone),
             (self.syscalls.is_some() || is_live, Beside::SystemCalls),
             (
@@ -155,6 +149,18 @@ impl RecordArgs {
             (self.payloads.is_some(), Beside::Payloads),
         ];
         self.levels.refused(asked).map_or(Ok(()), Err)
+    }
+
+    /// Whether calls that are counted are recorded for that: which of them are wanted depends on
+    /// what is around them, or they are events.
+    pub(super) fn counts_records(&self) -> bool {
+        let has_roots = !self.within.is_empty() || !self.between.is_empty();
+        let is_call = |e: &Event| e.parts().iter().any(|e| matches!(e.what, What::Call(_)));
+        let mut noticed = self.stop_on.iter().chain(&self.dump_on);
+        match self.levels.count {
+            true => has_roots || self.depth.is_some() || noticed.any(is_call),
+            false => has_roots && self.limit().is_some(),
+        }
     }
 
     /// What calls cannot be recorded in order beside: whether it is asked for, and its option.
