@@ -280,6 +280,55 @@ def calls_through_pointers_count_the_same(b):
                 assert each * 1000 * kind - ticks <= calls <= each * 1000 * kind + ticks, (options, name, function, calls, each)
 
 
+FORKS = r"""
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+typedef long call(long, long);
+volatile long sink;
+static volatile sig_atomic_t stop;
+static void handler(int n) { stop = n; }
+__attribute__((noinline)) long use(call *volatile *f, long i) { return (*f)(1, i) + (*f)(2, i); }
+__attribute__((noinline)) long late(call *volatile *f, long i) { return (*f)(3, i) + 1; }
+int main(int argc, char **argv) {
+    call *volatile f = (call *)dlsym(dlopen(argv[1], RTLD_NOW), "first");
+    long bad = 0, rounds = 0;
+    signal(SIGTERM, handler);
+    puts("ready");
+    fflush(stdout);
+    for (; !stop; rounds++) {
+        int status, child;
+        for (long i = 0; i < 2000; i++) use(&f, i);
+        child = fork();
+        if (child == 0) { long sum = 0; for (long i = 0; i < 200; i++) sum += use(&f, i) + late(&f, i); _exit(sum == 0); }
+        for (int i = 0; i < 50; i++) late(&f, i);
+        waitpid(child, &status, 0);
+        bad += status != 0;
+    }
+    printf("%ld bad, %d\n", bad, rounds > 2);
+}
+"""
+
+
+@case
+def children_of_a_process_that_was_attached_to_have_what_its_slots_lead_to(b):
+    """A library of leaves has no patch, but acts: a child that was forked has its area all the same, or dies of a signal."""
+    with open(b.path("forks.c"), "w") as out: out.write(FORKS)
+    with open(b.path("leaf.c"), "w") as out: out.write(LIBRARY)
+    subprocess.run(["gcc", "-O2", "-g", "-shared", "-fPIC", b.path("leaf.c"), "-o", b.path("libleaf.so"), "-DNAME=first", "-DADD=2"], check=True)
+    subprocess.run(["gcc", "-O2", "-g", "-rdynamic", b.path("forks.c"), "-o", b.path("forks"), "-ldl"], check=True)
+    script = 'let t = count("t", ["kind"]); at("first").on_enter(|c| t.add(c.kind));'
+    with subprocess.Popen([b.path("forks"), b.path("libleaf.so")], stdout=subprocess.PIPE, text=True) as program:
+        program.stdout.readline()
+        status, _, err = b.sptrace_says("attach", "-q", "-o", "t.data", "--eval", script, "--stop-on", "time:500ms", "-p", str(program.pid))
+        program.terminate()
+        same((status, program.communicate()[0], program.returncode), (0, "0 bad, 1\n", 0))
+    found = dict(sheets(b, script)["t"])
+    assert found[1] >= 2000 and found[3] >= 50 and abs(found[1] - found[2]) <= 1, found
+
+
 DESCRIPTORS = r"""
 __thread long kept = 5;
 long work(long a) { kept += a; return kept; }

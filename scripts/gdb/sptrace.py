@@ -134,6 +134,8 @@ class SlotUnwinder(Unwinder):
         area = self.areas.find(value, "areas")
         if not area or value < area[0] + SLOTS_START or not area[0] <= jump_target(value - 5) < area[0] + SLOTS_START:
             return None
+        if read(value, 3) == b"\x8f\x04\x24": return (word(at + 16), at + 24)  # a slot that asks, with a pointer pushed
+        if read(value, 2) == b"\xff\x25": return (word(at + 8), at + 16)  # it has called acts
         back = back_at(value) if is_exit(area, value) else way_back(area, value)
         return (back, at + 8) if back else (word(at + 8), at + 16)
 

@@ -5,7 +5,6 @@
 //! its slot afterwards, one through a pointer here. No frame is kept, nothing is recorded.
 
 use crate::memory::frame::Frame;
-use crate::memory::table::Module;
 use crate::memory::thread::Hot;
 use crate::memory::{counters, lock, state};
 use crate::patch::text;
@@ -70,17 +69,10 @@ fn kept_cell(id: u64, target: u64) -> Option<u32> {
         return Some(kept.cell);
     }
     // The linker's stub is the callee of one call only.
-    let module = modules::known(target).filter(|m| kept.callee == 0 && !is_stub(m, target))?;
+    let module =
+        modules::known(target).filter(|m| kept.callee == 0 && !modules::is_stub(m, target))?;
     let word = modules::of_area(id)?.area().word(kept.callee_at)?;
     counters::name_cell(kept.cell, id, target);
     module.has_plan().then(|| word.set(target))?;
     Some(kept.cell)
-}
-
-fn is_stub(m: &Module, target: u64) -> bool {
-    let offset = target.wrapping_sub(m.base.get());
-    m.plan().is_some_and(|plan| {
-        let h = plan.header();
-        (u64::from(h.plt_start)..u64::from(h.plt_end)).contains(&offset)
-    })
 }

@@ -287,17 +287,16 @@ fn kept(m: &Module, s: &PlanSite) -> bool {
 }
 
 /// Writes the slot of a call through a pointer that keeps a callee which has acts: none yet. One
-/// that was written before stays as it is.
+/// that was written before, as by the parent of a fork child, has the same code; threads may be in
+/// it, which go where they have been going.
 fn keeps_acts(m: &Module, s: &PlanSite) -> bool {
     let Some((entry, _)) = m.plan().and_then(|plan| plan.ids(s)) else {
         return false;
     };
     let id = m.area_start() + u64::from(s.slot) + u64::from(entry);
-    if kept_acts::is_written(id) {
-        return true;
-    }
+    let is_written = kept_acts::of(id).is_some() || template(m, s.argument, s.slot);
     let back = m.base.get() + u64::from(s.start) + u64::from(s.span);
-    template(m, s.argument, s.slot) && kept_acts::begin(m, id, back)
+    is_written && kept_acts::begin(m, id, back)
 }
 
 /// Copies a template's code into its slot and fills in what depends on addresses. False: there is

@@ -2,8 +2,9 @@
 //! more, or into a part that the program is about to write to itself.
 //!
 //! Given modules and their plans; writes the original bytes at hooked entries and at sites. From
-//! then on no code runs in slots but what was on its way there. So a stack walker that is loaded
-//! later, and is not intercepted, meets no signal that interrupted a slot.
+//! then on no code runs in slots but what was on its way there, and that of the patches that stay.
+//! So a stack walker that is loaded later, and is not intercepted, hardly meets a signal that
+//! interrupted a slot.
 //!
 //! This is safe at any moment for other threads: of what is put back only the first instruction had
 //! been changed, into a jump, and nothing of ours stands behind it in the text. Where that is not
@@ -150,6 +151,8 @@ fn site(m: &Module, s: &PlanSite, now: &mut Now, batch: &mut text::Batch) -> boo
         s.form,
         SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts
     );
+    // A call of five bytes has no filling in front of it.
+    let is_plain = is_plain || s.keeps_acts() && s.span as usize == JUMP_BYTES;
     let is_kept = s.is_any(SITE_KEEP_CALL | SITE_JUMP_LAST) && !is_plain;
     if is_kept || s.is_any(SITE_IN_HOOK | SITE_SPRINGBOARD) {
         return false;

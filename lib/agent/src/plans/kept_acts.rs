@@ -4,14 +4,17 @@
 //! takes that away. Threads may execute there: the code is written before the callee that leads to
 //! it, and stays when that is gone. Must not know what acts do.
 
+use crate::memory::state;
 use crate::memory::table::{Module, UNTOUCHED};
 use crate::plans::{modules, payloads, plan, ready};
 use crate::routines::image;
+use core::sync::atomic::{Ordering, fence};
 use sptrace_wire::plan::kept_acts::{ASK, ASKED, END, NOBODY, POP_TO_TOP, PUSH_WORD, RETURN};
 use sptrace_wire::plan::*;
 
-/// A slot is asked so often, the first time of a callee that the linker's stub may stand for.
-const TRIES: u64 = 2;
+/// A slot asks until this: a callee without acts is half of it, one of which nothing is known yet
+/// is one.
+const TRIES: u64 = 8;
 /// The words of a slot, from the first on.
 const CALLEE: u64 = 8;
 const CODE: u64 = 16;
@@ -24,6 +27,8 @@ pub struct KeptActs {
     at: u64,
     /// The callee that it has kept last, and may keep again; 0: none yet.
     pub callee: u64,
+    /// It keeps that now.
+    pub is_kept: bool,
     /// The program's own return address.
     pub back: u64,
     /// How often it was asked for a callee, and 1; 0: the slot is not written.
@@ -42,35 +47,35 @@ pub fn of(id: u64) -> Option<KeptActs> {
         && area.code(part(id, kept_acts::BACK)) == Some(PUSH_WORD);
     let at = part(id, END).next_multiple_of(8);
     let word = |offset| area.code(at + offset).map(u64::from_le_bytes);
+    let callee = word(CALLEE)?;
     Some(KeptActs {
         at: is_it.then_some(at - area.start())?,
-        callee: word(CALLEE)?,
+        callee,
+        is_kept: word(0)? == callee.wrapping_neg(),
         back: word(BACK)?,
         tries: word(TRIED)?,
     })
 }
 
-/// True if the slot has been written.
-pub fn is_written(id: u64) -> bool {
-    of(id).is_some_and(|kept| kept.tries != 0)
-}
-
-/// A slot that has just been written: it keeps no callee yet. `back`: the program's own return
-/// address.
+/// A slot that has been written: it keeps no callee from here on, and asks. `back`: the program's
+/// own return address. False: there is no such slot.
 pub fn begin(m: &Module, id: u64, back: u64) -> bool {
     let Some(kept) = of(id) else {
         return false;
     };
-    let words = [
-        (0, NOBODY),
-        (CODE, part(id, RETURN)),
-        (BACK, back),
-        (TRIED, 1),
-    ];
-    for (at, word) in words {
-        set(m, kept.at + at, word);
-    }
+    set(m, kept.at + BACK, back);
+    forget(m, id, kept.at);
     true
+}
+
+/// What is known of a callee that a slot asks about.
+enum Known {
+    /// Where its acts are.
+    Acts(u64),
+    /// It has none.
+    Nothing,
+    /// It is not instrumented yet, or the linker's stub stands for it.
+    NotYet,
 }
 
 /// The slot asks whether to keep `callee`, which has been reached. Under the propagation lock.
@@ -83,16 +88,26 @@ pub fn keep(id: u64, callee: u64) {
     }
     // A thread may stand between the compare and the jump: there is one callee for good.
     let may_be = kept.callee == 0 || kept.callee == callee;
-    let code = code_of(callee).filter(|code| *code != 0 && may_be);
-    if let Some(code) = code {
-        set(m, kept.at + CALLEE, callee);
-        set(m, kept.at + CODE, code);
-        set(m, kept.at, callee.wrapping_neg());
-    }
-    set(m, kept.at + TRIED, kept.tries + 1);
+    let known = known(callee);
     modules::note_wiring(m);
-    if code.is_some() || kept.tries >= TRIES {
+    let tries = match known {
+        Known::Acts(code) if may_be => {
+            set(m, kept.at + CALLEE, callee);
+            set(m, kept.at + CODE, code);
+            set(m, kept.at, callee.wrapping_neg());
+            TRIES
+        }
+        Known::Acts(_) | Known::Nothing => kept.tries + TRIES / 2,
+        Known::NotYet => kept.tries + 1,
+    };
+    set(m, kept.at + TRIED, tries);
+    if tries >= TRIES {
         ask(m, id, NOP_5);
+    }
+    // Whoever ends the recording does not wait for this.
+    fence(Ordering::SeqCst);
+    if state::process().dormant.load(Ordering::Relaxed) != 0 {
+        set(m, kept.at, NOBODY);
     }
 }
 
@@ -101,12 +116,22 @@ fn ask(m: &Module, id: u64, bytes: [u8; JUMP_BYTES]) {
     m.area().renew(part(id, ASK) - m.area_start(), &bytes);
 }
 
-/// Where the acts of a callee are that is instrumented, and whose module is certain.
-fn code_of(callee: u64) -> Option<u64> {
+/// What is known of a callee whose module is certain.
+fn known(callee: u64) -> Known {
     let is_certain = |m: &&Module| !m.doubtful.get() && !m.gone.get();
-    let m = modules::known(callee).filter(is_certain)?;
-    let is_ready = m.has_plan() && ready::may_bring_acts(m, callee);
-    is_ready.then(|| payloads::place_in_slots(m, callee))
+    let Some(m) = modules::known(callee).filter(is_certain) else {
+        return Known::NotYet;
+    };
+    if !m.has_plan() {
+        return Known::Nothing;
+    }
+    if !ready::may_bring_acts(m, callee) || modules::is_stub(m, callee) {
+        return Known::NotYet;
+    }
+    match payloads::place_in_slots(m, callee) {
+        0 => Known::Nothing,
+        code => Known::Acts(code),
+    }
 }
 
 /// No slot of any module keeps a callee any more: it may be gone.
@@ -116,13 +141,15 @@ pub fn forget_all() {
 
 /// The same of one module's, in a fork child: the parent may have put another one there since.
 pub fn forget_in(m: &Module) {
+    each(m, &|id, at| forget(m, id, at));
+}
+
+fn forget(m: &Module, id: u64, at: u64) {
     let first = m.area_start() + u64::from(image::offset(common::ACTS_FIRST));
-    each(m, &|id, at| {
-        set(m, at, NOBODY);
-        set(m, at + TRIED, 1);
-        let question = part(id, ASK);
-        ask(m, id, branch(CALL, question, first));
-    });
+    set(m, at, NOBODY);
+    set(m, at + CODE, part(id, RETURN));
+    set(m, at + TRIED, 1);
+    ask(m, id, branch(CALL, part(id, ASK), first));
 }
 
 /// No acts run by themselves in the module's slots any more.

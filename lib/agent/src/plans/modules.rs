@@ -139,6 +139,15 @@ pub fn forget(start: u64, end: u64) {
     }
 }
 
+/// True if this is one of the linker's stubs.
+pub fn is_stub(m: &Module, target: u64) -> bool {
+    let offset = target.wrapping_sub(m.base.get());
+    m.plan().is_some_and(|plan| {
+        let h = plan.header();
+        (u64::from(h.plt_start)..u64::from(h.plt_end)).contains(&offset)
+    })
+}
+
 /// A slot of the module is about to be made another: a fork child must look at its own again.
 pub fn note_wiring(m: &Module) {
     m.wirings.add(1);

@@ -106,6 +106,8 @@ pub fn place(m: &Module, view: &ValuesView<'_>, of: &FunctionValues) -> u64 {
         return address;
     }
     let at = u64::from(of.code_to);
+    // Slots of other modules lead there, and what a fork child has of those it has with them.
+    modules::share(m);
     if !m.area().renew(at, code) {
         return 0;
     }

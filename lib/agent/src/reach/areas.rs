@@ -163,6 +163,8 @@ fn own_one(m: &Module) -> bool {
         // SAFETY: what there is, which only the parent writes to.
         unsafe { live::copy_from(m.area_rw(), place) };
     }
+    // After the copy: what the parent has counted by now may be in it.
+    let wirings = site::wirings(m.area());
     // SAFETY: the execute view is ours; of the write views the old one is not used any more.
     unsafe {
         let old = Fresh::again(m.area_rw(), m.area_bytes());
@@ -172,7 +174,7 @@ fn own_one(m: &Module) -> bool {
         old.give_back();
         m.set_area_rw(new.keep());
     }
-    if site::wirings(m.area()) != m.wirings.get() {
+    if wirings != m.wirings.get() {
         site::unwire(m);
     }
     true

@@ -10,22 +10,31 @@ use crate::plans::patched::{Patch, Stands};
 use crate::plans::plan;
 use sptrace_wire::plan::*;
 
-/// Bytes from the start of a module by which it is told from another: its headers, which are never
-/// patched, and of most the build id and the first names.
+/// Bytes from the start of a module by which it is told from another, at most: its headers, and of
+/// most the build id and the first names. They end where its code begins, which is patched.
 const PRINT_BYTES: usize = 1024;
 
-/// A number that two files hardly have in common, given where one of them is mapped; 0: it is not.
-pub fn print_at(base: u64) -> u64 {
-    let bytes: Option<[u8; PRINT_BYTES]> = sys::read(base);
+/// A number that two files hardly have in common, given where one of them is mapped, and where its
+/// code begins; 0: it cannot be read.
+pub fn print_of(base: u64, code: u64) -> u64 {
+    let mut bytes = [0; PRINT_BYTES];
+    let before = usize::try_from(code.saturating_sub(base)).unwrap_or(PRINT_BYTES);
+    let room = bytes.get_mut(..before.min(PRINT_BYTES)).unwrap_or(&mut []);
+    if room.is_empty() || sys::read_into(base, room) != room.len() {
+        return 0;
+    }
     // FNV-1a (draft-eastlake-fnv), by words.
     let mix = |hash: u64, word: &[u8; 8]| {
         (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x0000_0100_0000_01b3)
     };
-    let words = |bytes: [u8; PRINT_BYTES]| {
-        let (words, _) = bytes.as_chunks();
-        words.iter().fold(0xcbf2_9ce4_8422_2325, mix)
-    };
-    bytes.map_or(0, words)
+    let (words, _) = bytes.as_chunks();
+    words.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
+/// True if another file is certainly mapped there now.
+fn is_another(m: &Module) -> bool {
+    let now = print_of(m.base.get(), m.start.get());
+    now != 0 && m.print.get() != 0 && m.print.get() != now
 }
 
 /// A module was mapped anew: none of its code is patched.
@@ -44,7 +53,7 @@ fn forget_patches(m: &Module) {
 /// file, it is gone. Of a file without patches the code says nothing.
 pub fn check_module(m: &Module) {
     m.doubtful.set(false);
-    if !m.has_plan() || m.print.get() != print_at(m.base.get()) {
+    if !m.has_plan() || is_another(m) {
         m.gone.set(true);
         return;
     }

@@ -144,7 +144,7 @@ fn take_in(answer: &PlannedModule) -> Asked {
     new.start.set(base + header.text_start as u64);
     new.end.set(base + header.text_end as u64);
     new.base.set(base);
-    new.print.set(check::print_at(base));
+    new.print.set(check::print_of(base, new.start.get()));
     new.wide.set(answer.is_wide);
     new.joined.set(answer.is_left);
     new.is_left.set(answer.is_left && is_preparing);

@@ -81,7 +81,12 @@ impl Context<'_> {
     /// would have. `None`: it is as in the slot of any other pointer there.
     pub(super) fn out_of_kept_acts(&mut self, hot: Option<&Hot>, place: &Place) -> Option<bool> {
         let at = self.0[RIP].wrapping_sub(place.entry) as i64;
-        let (callee, back) = kept_acts::of(place.entry).map(|kept| (kept.callee, kept.back))?;
+        let kept_acts::KeptActs {
+            callee,
+            back,
+            is_kept,
+            ..
+        } = kept_acts::of(place.entry)?;
         match at {
             kept::DONE.. => return Some(self.on_to_callee(place)),
             kept::RETURN => {
@@ -124,7 +129,7 @@ impl Context<'_> {
             },
         };
         match hot {
-            Some(_) if target == callee => state::count_hole(hole::PAYLOADS),
+            Some(_) if is_kept && target == callee => state::count_hole(hole::PAYLOADS),
             Some(hot) => loss::count(hot),
             None => {}
         }

@@ -183,7 +183,7 @@ pub const KEPT_CALLEE_FROM_ID: u64 = 4;
 ///   +17  call [CODE]                   in whichever area it lies; its id is +23
 ///   +23  jmp  [CALLEE]
 ///        MINUS:  8 bytes, aligned: the callee that is kept, with the other sign, or NOBODY
-///        CALLEE: 8 bytes, which never change once there is one
+///        CALLEE: 8 bytes, which never change once there is one: a thread may be about to jump
 ///        CODE, BACK: 8 bytes each; without a callee CODE leads to the `ret`
 ///        TRIES:  8 bytes: how often it was asked, and 1; 0: the slot is not written
 /// ```
