@@ -34,12 +34,16 @@ class Terminal:
     def __init__(self, argv, folder):
         self.screen, self.at = [[" "] * COLUMNS for _ in range(ROWS)], [0, 0]
         self.rest, self.is_other = "", False
+        gate = os.pipe()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            os.read(gate[0], 1)  # it has not begun before the terminal has its size, and was looked at
             os.chdir(folder)
             os.execv(argv[0], argv)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        self.status = None
+        self.former, self.status = self.settings(), None
+        os.write(gate[1], b".")
+        for end in gate: os.close(end)
 
     def settings(self): return termios.tcgetattr(self.fd)[:4]
 
@@ -122,7 +126,7 @@ def rows(terminal):
 def the_hottest_function_is_first(b):
     t = b.top(1000000)
     try:
-        former = t.settings()
+        former = t.former
         if not t.shows(r"calls/s.*\n.* f_slow$"): raise Failed(f"f_slow is not first:\n{t.text()}")
         t.type("c")
         if not t.shows(r"^by calls\n.*\n.* f_often$"): raise Failed(f"f_often is not first by calls:\n{t.text()}")
@@ -158,7 +162,7 @@ def times_of_calls_in_order_are_marked(b):
 def the_end_gives_the_terminal_back(b):
     t = b.top(40000)
     try:
-        former = t.settings()
+        former = t.former
         if not t.shows("f_slow$"): raise Failed(f"nothing is shown:\n{t.text()}")
         if os.waitstatus_to_exitcode(t.end() or 0) != 3: raise Failed(f"the status is {t.status}, not 3")
         if t.is_other or t.settings() != former: raise Failed("the terminal is not as before")
@@ -169,7 +173,7 @@ def the_end_gives_the_terminal_back(b):
 def a_signal_gives_the_terminal_back(b):
     t = b.top(1000000)
     try:
-        former = t.settings()
+        former = t.former
         if not t.shows("f_slow$"): raise Failed(f"nothing is shown:\n{t.text()}")
         t.type("\x03")  # the terminal's interrupt: for the command, and it ends
         if os.waitstatus_to_exitcode(t.end() or 0) != -signal.SIGINT: raise Failed(f"Ctrl-C: the status is {t.status}")
@@ -297,7 +301,7 @@ def killed_it_gives_the_terminal_back(b):
     # As from a shell, which leads the session: without a leader there is no terminal any more.
     t = Terminal(["/bin/sh", "-c", f"{b.sptrace} run -q --top -- {b.folder}/p 40000; sleep 1"], b.folder)
     try:
-        former = t.settings()
+        former = t.former
         if not t.shows("f_slow$"): raise Failed(f"nothing is shown:\n{t.text()}")
         if not t.is_other or t.settings() == former: raise Failed("--top does not take the terminal")
         tracer = int(open(f"/proc/{t.pid}/task/{t.pid}/children").read().split()[0])
