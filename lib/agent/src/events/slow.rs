@@ -94,7 +94,7 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
     };
     hot.stack_top.raise(above + 16);
     hot.mask.set(mask);
-    let last = come(hot);
+    let last = come(hot, routine);
     match routine {
         common::ENTRY | common::ENTRY_PLACED => settle::enter(hot, above, f.id, None, false),
         common::FIRST => return direct(hot, f, vectors, (above, false)),
@@ -143,10 +143,11 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
 }
 
 /// A thread has come here: what the host wished of it meanwhile is done. Gives what was recorded
-/// last before that.
+/// last before that, to a hook.
 #[inline]
-fn come(hot: &Hot) -> Option<Last> {
-    let last = chunk::last(hot);
+fn come(hot: &Hot, routine: i32) -> Option<Last> {
+    let is_hook = matches!(routine, common::HOOK | common::HOOK_RULED);
+    let last = if is_hook { chunk::last(hot) } else { None };
     levels::take(hot);
     chunk::look(hot);
     last
