@@ -110,7 +110,10 @@ fn original_with_hooks(mut value: u64, word: u64) -> u64 {
     found
 }
 
-/// What `push [rip+BACK]` at `at` pushes, in a slot that keeps a callee with acts.
+/// What `push [rip+BACK]` at `at` pushes, in a slot that keeps a callee with acts. Seldom: who walks
+/// a stack asks for each frame.
+#[cold]
+#[inline(never)]
 fn back_in(area: Area, at: u64) -> Option<u64> {
     let end = at + kept::PUSH_WORD.len() as u64 + 4;
     let is_it = area.code(at) == Some(kept::PUSH_WORD);
