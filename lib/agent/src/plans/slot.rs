@@ -110,8 +110,8 @@ fn original_with_hooks(mut value: u64, word: u64) -> u64 {
     found
 }
 
-/// What `push [rip+BACK]` at `at` pushes, in a slot that keeps a callee with acts. Seldom: who walks
-/// a stack asks for each frame.
+/// What `push [rip+BACK]` at `at` pushes, in a slot that keeps a callee with acts. Out of line:
+/// walks of the stack ask what leads back for each frame.
 #[cold]
 #[inline(never)]
 fn back_in(area: Area, at: u64) -> Option<u64> {
