@@ -18,6 +18,7 @@ pub mod hook;
 pub mod in_slot;
 pub mod ordered;
 pub mod process;
+mod returns;
 pub mod slow;
 pub mod special;
 pub mod system_call;

@@ -14,5 +14,6 @@ pub mod marks;
 mod orders;
 mod placed;
 pub mod quick;
+mod returns;
 pub mod silent;
 mod values;

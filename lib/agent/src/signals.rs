@@ -9,6 +9,7 @@ mod entry_only;
 mod in_slot;
 pub mod interrupted;
 pub mod moved;
+mod out_of_kept;
 mod out_of_moved;
 pub mod pushed;
 pub mod sigframe;

@@ -112,6 +112,8 @@ pub struct Outcome {
     pub seen_in_part: Vec<(String, u64)>,
     /// Why calls have no recorded end, and how many.
     pub without_end: Vec<(&'static str, u64)>,
+    /// Sites that keep their return addresses, by where the ends of their calls are seen.
+    pub ends: Vec<(&'static str, u64)>,
     /// Functions instrumented.
     pub functions: u64,
     /// Events in the trace, which are those of all kinds that its reader counts.
@@ -135,6 +137,12 @@ pub struct Outcome {
     /// What was spent of a budget, if there is one.
     pub spent: Option<Spent>,
 }
+
+/// Where the ends of calls are seen whose return addresses stay: as the agent counts them.
+const ENDS: [&str; 2] = [
+    "sites whose calls end where they return to",
+    "sites whose ends are implied by what comes next",
+];
 
 /// What came of what a payload bids.
 fn bidden_text(what: &str, times: u64, done: u64) -> String {
@@ -176,6 +184,12 @@ impl Outcome {
                 CHANGES
                     .iter()
                     .map(|(i, n)| (*n, get(&control.holes[*i])))
+                    .collect(),
+            ),
+            ends: named(
+                ENDS.iter()
+                    .zip(&control.kept)
+                    .map(|(name, sites)| (*name, get(sites)))
                     .collect(),
             ),
             functions: get(&control.functions),
@@ -243,6 +257,9 @@ impl Outcome {
         }
         for (why, calls) in self.without_end.iter().filter(|(_, calls)| *calls > 0) {
             s.row(Section::WithoutEnd, why, *calls);
+        }
+        for (name, n) in &self.ends {
+            s.row(Section::Ends, name, *n);
         }
         for (name, n) in &self.changes {
             s.row(Section::Changed, name, *n);

@@ -68,6 +68,8 @@ pub struct Options {
     pub counts_records: bool,
     /// Which calls are recorded with stamps.
     pub stamps: Stamps,
+    /// Calls keep their return addresses; their ends are seen where they return to.
+    pub keeps_returns: bool,
     /// Values of functions to be recorded; None: none.
     pub values: Option<Asked>,
     /// What runs inside of the program, at the calls of functions; None: nothing.
@@ -132,6 +134,7 @@ impl Options {
             (true, _) => Plans::Count,
             (false, Some(_)) if self.counts_records => Plans::LevelsInOrder { system_calls },
             (false, Some(_)) => Plans::Levels { system_calls },
+            (false, None) if self.keeps_returns => Plans::Returns,
             (false, None) => Plans::Record,
         }
     }

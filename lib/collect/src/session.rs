@@ -192,6 +192,7 @@ fn arena_of(options: &Options, reactor: &Reactor, tsc_hz: u64) -> Result<Arena, 
         in_order: stamps == Stamps::None && !has_ends,
         mixed: stamps == Stamps::Auto || stamps == Stamps::None && has_ends,
         counted_in_order: options.limit.is_some() && counts_records,
+        keeps_returns: options.keeps_returns,
         roots_only: has_roots(options, reactor),
     })?;
     if let Some(asked) = &options.system_calls {

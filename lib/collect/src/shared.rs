@@ -306,10 +306,10 @@ impl Shared {
     pub fn outcome(&self, c: &Collector<Output>) -> Outcome {
         let mut outcome = Outcome::read(self.arena.control());
         outcome.events = c.events();
-        // What is counted or recorded in order keeps all return addresses.
+        // These keep all return addresses.
         if !matches!(
             self.options.plans(),
-            load::Plans::Count | load::Plans::InOrder { .. }
+            load::Plans::Count | load::Plans::InOrder { .. } | load::Plans::Returns
         ) {
             outcome.seen_in_part = c.seen_in_part();
         }

@@ -94,6 +94,7 @@ fn arena() -> Arena {
         in_order: false,
         mixed: false,
         counted_in_order: false,
+        keeps_returns: false,
         levels: false,
     })
     .expect("an arena")

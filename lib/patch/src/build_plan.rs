@@ -1,7 +1,9 @@
 //! Builds the plan of a module: functions, sites with their slots, templates, special functions.
 
 mod acts;
+mod hand_over;
 mod levels;
+mod returns;
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -20,11 +22,14 @@ use crate::springboard::Springboards;
 use crate::tactic::{JUMP_BYTES, Refusal, Tactic, Verdict, choose};
 use crate::template::Builder;
 
+use hand_over::{hand_over, is_tail};
+
 pub use acts::build_plan_with_acts;
 pub use levels::{
     build_counting_plan, build_plan_in_order, build_plan_mixed, build_plan_with_levels,
     build_plan_with_levels_in_order, creations_alone, in_order_for_good,
 };
+pub use returns::build_plan_with_returns;
 
 const HEADER_BYTES: usize = PlanHeader::BYTES;
 /// Links of a function, at most: as many as the agent follows at once.
@@ -53,6 +58,8 @@ struct PlanBuilder<'a> {
     is_in_order: bool,
     /// Calls through pointers keep callees that have acts.
     keeps_acts: bool,
+    /// Calls keep their return addresses, and are recorded.
+    keeps_returns: bool,
     twins: u32,
     /// Functions that set the gs base have no row.
     leaves_out_gs: bool,
@@ -64,6 +71,8 @@ enum Calls {
     Recorded,
     /// The same, but for callees of pointers whose acts need no frame.
     WithActs,
+    /// They are recorded, and keep their return addresses.
+    Kept,
     /// They are counted.
     Counted(Creators),
     /// They are recorded in order.
@@ -123,18 +132,19 @@ fn begun<'a>(
 ) -> PlanBuilder<'a> {
     let is_in_order = matches!(calls, Calls::InOrder(_));
     let keeps_acts = matches!(calls, Calls::WithActs);
+    let keeps_returns = matches!(calls, Calls::Kept);
     let counts = match calls {
-        Calls::Recorded | Calls::WithActs => None,
+        Calls::Recorded | Calls::WithActs | Calls::Kept => None,
         Calls::Counted(creators) | Calls::InOrder(creators) => Some(creators),
     };
     let mut b = PlanBuilder {
         object,
         analysis,
         base: Svma(object.lowest_svma().0 & !4095),
-        reads_return: match counts {
+        reads_return: match counts.is_some() || keeps_returns {
             // All find their own.
-            Some(_) => HashSet::new(),
-            None => special::returns_read(object, analysis),
+            true => HashSet::new(),
+            false => special::returns_read(object, analysis),
         },
         functions: Vec::with_capacity(analysis.functions.len()),
         sites: Vec::with_capacity(analysis.sites.len()),
@@ -148,6 +158,7 @@ fn begun<'a>(
         counts,
         is_in_order,
         keeps_acts,
+        keeps_returns,
         twins: 0,
         leaves_out_gs: false,
     };
@@ -323,8 +334,8 @@ impl PlanBuilder<'_> {
         }
         let reads = self.reads_return.contains(&site.target.0);
         let keep = match self.kept.in_function(f) {
-            // What is counted keeps its return address.
-            Keep::Returns if self.counts.is_some() => Keep::Nothing,
+            // So what keeps its return address.
+            Keep::Returns if self.counts.is_some() || self.keeps_returns => Keep::Nothing,
             keep => keep,
         };
         match choose(site, f.flags, reads, keep) {
@@ -394,6 +405,9 @@ impl PlanBuilder<'_> {
             let is_checked = creators.holds(f) || self.kept.in_function(f) != Keep::Nothing;
             return self.counted(f, site, tactic, is_checked);
         }
+        if self.keeps_returns && !is_tail(site) {
+            return self.kept_call(f, site, tactic);
+        }
         let plain = site.kind == SiteKind::CallDirect && site.length == 5 && site.got_slot.0 == 0;
         if plain && tactic == Tactic::CallInstruction {
             return Some(PlanSite {
@@ -406,8 +420,18 @@ impl PlanBuilder<'_> {
                 flags: 0,
             });
         }
+        self.recorded_in(Builder::new(self.base), f, site, tactic)
+    }
+
+    /// A site that is recorded with its end, behind what is in the slot already.
+    fn recorded_in(
+        &mut self,
+        mut t: Builder,
+        f: &Function,
+        site: &Site,
+        tactic: Tactic,
+    ) -> Option<PlanSite> {
         let back = Svma(site.address.0 + u64::from(site.length));
-        let mut t = Builder::new(self.base);
         let (start, mut flags) = self.moved_before(&mut t, f, site, tactic)?;
         if let Some(kept) = self.keep_acts(&mut t, (site, tactic, start)) {
             return self.with_slot((site, tactic, back), t, start, flags | kept);
@@ -568,7 +592,7 @@ impl PlanBuilder<'_> {
     }
 
     /// Where everything will lie in the plan, and what it says of the module as a whole.
-    fn header(&self) -> PlanHeader {
+    fn header_of(&self, out: &[u8]) -> PlanHeader {
         let code = self.object.code_ranges.iter();
         let text_start = code.clone().map(|r| r.start.0).min().unwrap_or(0);
         let text_end = code.clone().map(|r| r.end().0).max().unwrap_or(0);
@@ -591,7 +615,7 @@ impl PlanBuilder<'_> {
         PlanHeader {
             magic: PLAN_MAGIC,
             version: PLAN_VERSION,
-            blob_offset: place(self.out.len() - HEADER_BYTES),
+            blob_offset: place(out.len() - HEADER_BYTES),
             functions_offset: place(self.functions.len() * PlanFunction::BYTES),
             sites_offset: place(self.sites.len() * PlanSite::BYTES),
             links_offset: place(self.links.len() * size_of::<u32>()),
@@ -605,7 +629,7 @@ impl PlanBuilder<'_> {
             sites: self.sites.len() as u32,
             links: self.links.len() as u32,
             specials: self.specials.len() as u32,
-            blob_bytes: (self.out.len() - HEADER_BYTES) as u32,
+            blob_bytes: (out.len() - HEADER_BYTES) as u32,
             entry: if self.object.entry.0 == 0 {
                 0
             } else {
@@ -622,8 +646,17 @@ impl PlanBuilder<'_> {
     }
 
     fn finish(mut self) -> Vec<u8> {
-        let header = self.header();
-        let mut out = std::mem::take(&mut self.out);
+        let out = std::mem::take(&mut self.out);
+        self.written(self.header_of(&out), out)
+    }
+
+    /// The plan as it is so far.
+    fn bytes(&self) -> Vec<u8> {
+        self.written(self.header_of(&self.out), self.out.clone())
+    }
+
+    /// The plan with this header, given its start up to the templates' end.
+    fn written(&self, header: PlanHeader, mut out: Vec<u8>) -> Vec<u8> {
         out.reserve_exact((header.total_bytes as usize).saturating_sub(out.len()));
         out[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
         out.resize(header.functions_offset as usize, 0);
@@ -637,47 +670,4 @@ impl PlanBuilder<'_> {
         out.resize(header.total_bytes as usize, 0);
         out
     }
-}
-
-/// Ends a slot: the call or jump that the site makes, by way of the common routine for its kind.
-/// Gives the flags that say which.
-fn hand_over(t: &mut Builder, site: &Site, tactic: Tactic, back: Svma) -> u16 {
-    let through_pointer = site.got_slot.0 != 0 || site.target.0 == 0;
-    match (tactic, is_tail(site), through_pointer) {
-        (Tactic::EntryOnly, false, false) => {
-            t.direct_jump(common::ENTRY_ONLY_FIRST, site.target);
-            SITE_KEEP_CALL | SITE_ENTRY_ONLY
-        }
-        (Tactic::ConditionalTail, _, true) => {
-            t.finish_indirect_tail();
-            SITE_KEEP_OPCODE | SITE_TAIL | SITE_INDIRECT
-        }
-        (Tactic::ConditionalTail, _, false) => {
-            t.direct_jump(common::TAIL_FIRST, site.target);
-            SITE_KEEP_OPCODE | SITE_TAIL
-        }
-        (_, false, true) => {
-            t.finish_indirect_call(back);
-            SITE_INDIRECT
-        }
-        (_, false, false) => {
-            t.direct_call(site.target, back);
-            0
-        }
-        (_, true, true) => {
-            t.finish_indirect_tail();
-            SITE_INDIRECT | SITE_TAIL
-        }
-        (_, true, false) => {
-            t.direct_jump(common::TAIL_FIRST, site.target);
-            SITE_TAIL
-        }
-    }
-}
-
-fn is_tail(site: &Site) -> bool {
-    matches!(
-        site.kind,
-        SiteKind::TailDirect | SiteKind::TailConditional | SiteKind::TailIndirect
-    )
 }

@@ -28,7 +28,7 @@ pub mod values;
 
 pub use build_plan::{
     build_counting_plan, build_plan, build_plan_in_order, build_plan_mixed, build_plan_with_acts,
-    build_plan_with_levels, build_plan_with_levels_in_order, build_plan_without_calls,
-    creations_alone, in_order_for_good,
+    build_plan_with_levels, build_plan_with_levels_in_order, build_plan_with_returns,
+    build_plan_without_calls, creations_alone, in_order_for_good,
 };
 pub use tactic::{Refusal, Tactic, Verdict};

@@ -60,6 +60,8 @@ pub struct ReturnPoint {
     pub is_target: bool,
     /// How.
     pub seen: Seen,
+    /// Its jump makes room for the long one of another.
+    pub lends: bool,
 }
 
 /// How a return can be seen.
@@ -96,6 +98,8 @@ pub struct Patch {
     /// How many bytes of the text are covered. Behind the first five there may be room for the long
     /// jumps of neighbours.
     pub span: u8,
+    /// How many of them are instructions that are moved; what follows is filling.
+    pub moved: u8,
     /// The slot's code, and what depends on where things lie.
     pub template: Vec<u8>,
     /// Bytes of the slot.
@@ -220,6 +224,7 @@ impl<'a> Finder<'a> {
                 found[at].seen = Seen::Springboard(patch);
             } else if let Some((lender, wider, patch)) = self.lent(&found, &places, at, &run) {
                 found[lender].seen = Seen::Jump(wider);
+                found[lender].lends = true;
                 found[at].seen = Seen::Neighbour(patch);
             }
         }
@@ -265,6 +270,7 @@ impl<'a> Finder<'a> {
             at: Svma(end_of(&place.site)),
             is_target: self.is_target(place, &seen),
             seen,
+            lends: false,
         }
     }
 
@@ -295,7 +301,10 @@ impl<'a> Finder<'a> {
         };
         let before = (0..at).rev().map_while(|i| Some((i, distance(i)?)));
         let behind = (at + 1..places.len()).map_while(|i| Some((i, distance(i)?)));
-        let near: Vec<(usize, i8)> = before.chain(behind).collect();
+        // Of another function nobody knows whether it is executed when this one is patched.
+        let is_near = |place: &Place<'_>| place.function.entry == places[at].function.entry;
+        let near = before.chain(behind).filter(|(i, _)| is_near(&places[*i]));
+        let near: Vec<(usize, i8)> = near.collect();
         near.into_iter().find_map(|(lender, distance)| {
             let Seen::Jump(narrow) = &found[lender].seen else {
                 return None;
@@ -517,6 +526,7 @@ impl<'a> Finder<'a> {
         let original = self.object.code_from(Svma(start))?.get(..span)?;
         Some(Patch {
             span: u8::try_from(span).ok()?,
+            moved: u8::try_from(moved_end - start).ok()?,
             slot_bytes: t.slot_bytes(),
             template: t.finish(original),
         })

@@ -17,8 +17,9 @@ use iced_x86::{
 use sptrace_addr::Svma;
 use sptrace_image::Object;
 use sptrace_wire::plan::{
-    CALL, Fixup, FixupKind, HOOK_ENTRY, HOOK_ENTRY_ID, INC_GS, JUMP, JUMP_BYTES, NOP, Room,
-    SYSTEM_CALL_ALONE, SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_UNSEEN, Template, common,
+    CALL, Fixup, FixupKind, HOOK_ENTRY, HOOK_ENTRY_ID, INC_GS, JUMP, JUMP_BYTES, NOP, RETURN_ENTRY,
+    Room, SYSTEM_CALL_ALONE, SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_UNSEEN, Template, TemplateView,
+    common,
 };
 
 mod kept_acts;
@@ -64,9 +65,11 @@ impl Builder {
     }
 
     /// Filling, so that the next instruction's rel32 (after `opcode_bytes`) is wirable: inside one
-    /// aligned 8-byte word.
+    /// aligned 8-byte word; and the id behind it in another word than that of a return before it,
+    /// since readers of records tell ids apart by words.
     fn align_rel32(&mut self) {
-        while (self.code.len() + 1) % 8 > 4 {
+        let is_near = |code: &[u8], id: u16| id != 0 && (code.len() + 5) / 8 == usize::from(id) / 8;
+        while (self.code.len() + 1) % 8 > 4 || is_near(&self.code, self.header.exit_id) {
             self.code.push(NOP);
         }
     }
@@ -332,6 +335,12 @@ impl Builder {
         self.code.extend([0xff, 0x64, 0x24, 0xf8]);
     }
 
+    /// One byte behind the jump says that the end of the call is seen elsewhere, as long as it is
+    /// not [`END_UNSEEN`].
+    pub fn end_is_seen(&mut self) {
+        self.code.push(NOP);
+    }
+
     /// `push` of a GOT slot's content.
     pub fn push_slot(&mut self, slot: Svma) {
         self.code.extend([0xff, 0x35]);
@@ -361,6 +370,14 @@ impl Builder {
         self.finish_exit(back);
     }
 
+    /// The event of a return. Which call's it is gets said when the slots have their places
+    /// ([`call_of_return`]).
+    pub fn return_of_other(&mut self, routine: i32) {
+        self.code.extend([0; RETURN_ENTRY as usize]);
+        self.call_common(routine);
+        self.header.exit_id = self.here();
+    }
+
     /// The event of a return, and what stands behind the call ([`crate::return_points`]). False:
     /// an instruction there cannot be moved.
     pub fn return_point(
@@ -369,8 +386,7 @@ impl Builder {
         (start, end): (Svma, Svma),
         onward: Option<Onward>,
     ) -> bool {
-        self.call_common(common::EXIT);
-        self.header.exit_id = self.here();
+        self.return_of_other(common::RETURN);
         let last_bytes = match onward {
             Some(Onward::Return { bytes } | Onward::Jump { bytes, .. }) => bytes as u64,
             None => 0,
@@ -554,6 +570,15 @@ impl Builder {
         out.extend(&self.code);
         out.extend(self.fixups.iter().flat_map(|r| r.to_bytes()));
         out
+    }
+}
+
+/// Says in the template of a return point that its call's entry id lies so far from its own.
+pub fn call_of_return(template: &mut [u8], distance: i32) {
+    let code = TemplateView::read(template).map(|t| Template::BYTES + t.original.len());
+    let place = code.and_then(|at| template.get_mut(at..at + size_of::<i32>()));
+    if let Some(place) = place {
+        place.copy_from_slice(&distance.to_le_bytes());
     }
 }
 

@@ -75,7 +75,7 @@ fn by_jump(point: &ReturnPoint) -> (u8, String) {
 fn whole_instructions_are_moved_and_their_operands_mended() {
     // call; mov rbx,rax; lea rdi,[rip+16]; nop; ret
     let point = only("e8 7b000000 4889c3 488d3d10000000 90 c3", call(0));
-    let slot = "e8 <EXIT> 48 89 c3 48 8d 3d <40101f> e9 <40100f>";
+    let slot = "00 00 00 00 e8 <RETURN> 48 89 c3 48 8d 3d <40101f> e9 <40100f>";
     assert_eq!(by_jump(&point), (10, slot.to_owned()));
     assert_eq!((point.at, point.is_target), (Svma(CODE + 5), false));
 }
@@ -84,13 +84,16 @@ fn whole_instructions_are_moved_and_their_operands_mended() {
 fn a_return_or_a_jump_ends_what_is_moved() {
     // call; add rsp,8; ret
     let point = only("e8 7b000000 4883c408 c3", call(0));
-    let slot = "e8 <EXIT> 48 83 c4 08 c3".to_owned();
+    let slot = "00 00 00 00 e8 <RETURN> 48 83 c4 08 c3".to_owned();
     assert_eq!(by_jump(&point), (5, slot));
     // call; pop rbx; jmp 0x401010, and filling; a conditional jump is moved as any other.
     let point = only("e8 7b000000 5b eb08 cccccccccc cccccc 31c0 c3", call(0));
-    assert_eq!(by_jump(&point), (5, "e8 <EXIT> 5b e9 <401010>".to_owned()));
+    assert_eq!(
+        by_jump(&point),
+        (5, "00 00 00 00 e8 <RETURN> 5b e9 <401010>".to_owned())
+    );
     let point = only("e8 7b000000 85c0 7407 31c0 c3", call(0));
-    let slot = "e8 <EXIT> 85 c0 0f 84 <401010> 31 c0 e9 <40100b>";
+    let slot = "00 00 00 00 e8 <RETURN> 85 c0 0f 84 <401010> 31 c0 e9 <40100b>";
     assert_eq!(by_jump(&point), (6, slot.to_owned()));
 }
 
@@ -98,7 +101,10 @@ fn a_return_or_a_jump_ends_what_is_moved() {
 fn filling_gives_room_where_control_does_not_come_but_no_more_than_that() {
     // call; ret; four int3, and the function has ended.
     let found = points("e8 7b000000 c3", &[call(0)], Some(6));
-    assert_eq!(by_jump(&found[0]), (5, "e8 <EXIT> c3".to_owned()));
+    assert_eq!(
+        by_jump(&found[0]),
+        (5, "00 00 00 00 e8 <RETURN> c3".to_owned())
+    );
     // call; ret; something that is executed.
     let point = only("e8 7b000000 c3 31c0 c3", call(0));
     assert_eq!(point.seen, Seen::Refused(Obstacle::Target));
@@ -191,11 +197,11 @@ fn a_neighbour_lends_its_room_as_long_as_it_has_some() {
     };
     assert_eq!(
         shown(patch),
-        (3, "e8 <EXIT> 48 89 d8 e9 <401008>".to_owned())
+        (3, "00 00 00 00 e8 <RETURN> 48 89 d8 e9 <401008>".to_owned())
     );
     // From behind the short jump, at 7, to behind the long one, at 19.
     assert_eq!(ReadTemplate::read(&patch.template).springboard, 12);
-    let slot = "e8 <EXIT> b8 01 00 00 00 b9 01 00 00 00 e9 <401018>";
+    let slot = "00 00 00 00 e8 <RETURN> b8 01 00 00 00 b9 01 00 00 00 e9 <401018>";
     assert_eq!(by_jump(&found[1]), (10, slot.to_owned()));
     // Of two of them both find room, or one where something leads behind the tenth byte.
     let code = "e8 7b000000 4889d8 90 e8 72000000 4889d8 90 e8 69000000 b801000000 b901000000

@@ -387,6 +387,11 @@ fn coverage_line(summary: &Summary) -> String {
         let percent = (patched as f64 / reached as f64 * 10_000.0).floor() / 100.0;
         format!("{percent:.2} % of {} call sites patched", Count(reached))
     });
+    let ends = summary.rows_of(Section::Ends).next().map(|seen| {
+        let all = summary.total(Section::Ends).max(1);
+        let percent = (seen.count as f64 / all as f64 * 10_000.0).floor() / 100.0;
+        format!("ends of {percent:.2} % of these seen where calls return to")
+    });
     let told = [
         Section::Bidden,
         Section::Changed,
@@ -395,6 +400,7 @@ fn coverage_line(summary: &Summary) -> String {
         Section::Events,
         Section::Loss,
         Section::Dump,
+        Section::Ends,
         Section::Memory,
         Section::Recorded,
         Section::RecordedFor,
@@ -408,7 +414,7 @@ fn coverage_line(summary: &Summary) -> String {
         .filter(|section| !told.contains(section));
     let others =
         others.map(|section| format!("{} {}", section.name(), Count(summary.total(section))));
-    let parts: Vec<String> = share.into_iter().chain(others).collect();
+    let parts: Vec<String> = share.into_iter().chain(ends).chain(others).collect();
     if parts.is_empty() {
         "not recorded".to_owned()
     } else {

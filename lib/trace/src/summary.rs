@@ -52,6 +52,9 @@ pub enum Section {
     Changed = 18,
     /// What payloads of a script have asked of the recording, how often, and how often it was done.
     Bidden = 19,
+    /// Call sites whose return addresses stayed on the stack, by where the ends of their calls are
+    /// seen.
+    Ends = 20,
 }
 
 /// Key of [`Section::Budget`]: what was asked for.
@@ -67,7 +70,7 @@ pub const BUDGET_HOST: &str = "by sptrace's process";
 
 impl Section {
     /// All, with the names that are shown and that stand in tables for other programs.
-    pub const NAMES: [(Self, &'static str); 19] = [
+    pub const NAMES: [(Self, &'static str); 20] = [
         (Self::Sites, "sites"),
         (Self::Refused, "refused"),
         (Self::Hole, "hole"),
@@ -87,6 +90,7 @@ impl Section {
         (Self::Budget, "budget"),
         (Self::Changed, "changed by the script"),
         (Self::Bidden, "asked by the script"),
+        (Self::Ends, "ends of calls"),
     ];
 
     /// Its name.
@@ -207,6 +211,6 @@ mod tests {
             assert_eq!(Summary::read(Cursor::new(&bytes)).unwrap(), written);
         }
         assert_eq!(Section::from_byte(0), None);
-        assert_eq!(Section::from_byte(20), None);
+        assert_eq!(Section::from_byte(21), None);
     }
 }

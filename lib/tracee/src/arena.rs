@@ -79,6 +79,8 @@ pub struct ArenaOptions {
     pub mixed: bool,
     /// Calls of some functions are counted at times, by us: they are recorded in order for that.
     pub counted_in_order: bool,
+    /// Calls keep their return addresses.
+    pub keeps_returns: bool,
 }
 
 /// How large an arena is, and how many chunks it may have.
@@ -182,6 +184,7 @@ impl Arena {
             (*control).has_levels =
                 u32::from(options.levels || options.mixed || options.counted_in_order);
             (*control).in_order = u32::from(options.in_order);
+            (*control).keeps_returns = u32::from(options.keeps_returns);
             (*control).mixed = match (options.counted_in_order, options.mixed) {
                 (true, _) => MIXED_COUNTED,
                 (false, true) => MIXED_PLACED,

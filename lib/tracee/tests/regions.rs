@@ -18,6 +18,7 @@ fn arena() -> Arena {
         in_order: false,
         mixed: false,
         counted_in_order: false,
+        keeps_returns: false,
     })
     .expect("an arena")
 }

@@ -139,6 +139,9 @@ pub struct Control {
     pub refused: [AtomicU64; 32],
     /// Agent: what could not be seen otherwise, by [`hole`] number.
     pub holes: [AtomicU64; 32],
+    /// Agent: call sites patched that keep their return addresses: those whose ends are seen where
+    /// they return to, and the others.
+    pub kept: [AtomicU64; 2],
     /// Agent: functions instrumented.
     pub functions: AtomicU64,
     /// Agent: events lost, because no chunk was free or a signal's handler has met a call before
@@ -176,8 +179,9 @@ pub struct Control {
     pub mixed: u32,
     /// Host: how many [`crate::bids`] there are.
     pub bids: u32,
-    /// Unused.
-    pub reserved: u32,
+    /// Host: calls keep their return addresses, and their ends are seen where they return to
+    /// ([`crate::plan::SITE_RETURN`]): no return address of ours is on any stack.
+    pub keeps_returns: u32,
     /// Host: entries of [`crate::levels`] that were written yet.
     pub levels_written: AtomicU64,
     /// Agents: calls of the kernel on descriptors that were not asked for

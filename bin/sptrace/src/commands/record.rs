@@ -263,8 +263,7 @@ impl RecordArgs {
     pub fn request(self, subject: Subject, at_start: AtStart) -> Result<Request, String> {
         self.debug.apply().map_err(|why| why.to_string())?;
         let between = self.rules()?;
-        let of_calls = [&self.arguments[..], &self.results];
-        let values = values::asked(of_calls, &self.prototypes, self.string_limit)?;
+        let values = self.values()?;
         let (is_launched, command, loader, start_on, shadow) = match subject {
             Subject::Launched {
                 command,
@@ -297,6 +296,7 @@ impl RecordArgs {
             values,
             counts: self.levels.count,
             stamps: Stamps::Full,
+            keeps_returns: false,
             at_start,
             tap: None,
             helper: None,
@@ -319,6 +319,12 @@ impl RecordArgs {
             options,
             events,
         })
+    }
+
+    /// Values of calls to be recorded.
+    fn values(&self) -> Result<Option<sptrace_collect::values::Asked>, String> {
+        let of_calls = [&self.arguments[..], &self.results];
+        values::asked(of_calls, &self.prototypes, self.string_limit)
     }
 
     /// Adds what a script asks for to these options; gives the events that begin the recording.

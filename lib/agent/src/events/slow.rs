@@ -9,13 +9,13 @@ use crate::events::acts::Acted;
 use crate::events::exits::Call;
 use crate::events::ordered::Last;
 use crate::events::{
-    acts, bids, call_values, counted, dormant, exits, hook, in_slot, ordered, special, system_call,
+    acts, bids, call_values, counted, dormant, exits, hook, in_slot, ordered, returns, special,
+    system_call,
 };
 use crate::frames::shadow;
 use crate::memory::frame::{Frame, RET, RET_8, Vectors};
 use crate::memory::thread::Hot;
 use crate::memory::{counters, state};
-use crate::patch::text;
 use crate::plans::ready::Reach;
 use crate::plans::{modules, slot};
 use crate::reach::{levels, propagate, thread};
@@ -64,7 +64,8 @@ fn normal_return(routine: u64) -> u64 {
         | common::TAIL_INDIRECT
         | common::COUNT_INDIRECT
         | common::ORDER_INDIRECT
-        | common::INDIRECT_PLACED => RET_8,
+        | common::INDIRECT_PLACED
+        | common::KEPT_INDIRECT => RET_8,
         _ => RET,
     }
 }
@@ -92,19 +93,18 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         }
         return normal;
     };
-    hot.stack_top.raise(above + 16);
-    hot.mask.set(mask);
-    let last = come(hot, routine);
+    let last = come(hot, routine, (above, mask));
     match routine {
         common::ENTRY | common::ENTRY_PLACED => settle::enter(hot, above, f.id, None, false),
         common::FIRST => return direct(hot, f, vectors, (above, false)),
         common::ENTRY_ONLY => settle::enter(hot, above + 8, f.id, None, true),
         common::ENTRY_ONLY_FIRST => return direct(hot, f, vectors, (above + 8, true)),
+        common::KEPT..=common::RETURN_IN_CALL => returns::event(hot, f, routine),
         common::EXIT => leave(hot, f, vectors, above),
         common::INDIRECT | common::INDIRECT_PLACED => return indirect(hot, f, vectors, above),
         common::TAIL => settle::tail(hot, above + 8, f.id, None),
         common::TAIL_FIRST => {
-            if first(hot, f.id, common::TAIL) == Reach::ReturnAddress {
+            if propagate::first(hot, f.id, common::TAIL) == Reach::ReturnAddress {
                 settle::give_back_one(hot, f.word_above(0));
             }
             let call = Call {
@@ -145,22 +145,14 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
 /// A thread has come here: what the host wished of it meanwhile is done. Gives what was recorded
 /// last before that, to a hook.
 #[inline]
-fn come(hot: &Hot, routine: i32) -> Option<Last> {
+fn come(hot: &Hot, routine: i32, (above, mask): (u64, u64)) -> Option<Last> {
+    hot.stack_top.raise(above + 16);
+    hot.mask.set(mask);
     let is_hook = matches!(routine, common::HOOK | common::HOOK_RULED);
     let last = if is_hook { chunk::last(hot) } else { None };
     levels::take(hot);
     chunk::look(hot);
     last
-}
-
-/// A call or jump whose callee may not be instrumented yet: reach it, then wire the slot so that
-/// it does not come here again. `id` points at the `call`/`jmp` to the callee.
-fn first(hot: &Hot, id: u64, then: i32) -> Reach {
-    let reach = propagate::reach(hot, slot::direct_target(id));
-    if reach == Reach::Ready {
-        text::wire(id, then);
-    }
-    reach
 }
 
 /// How a call of a function can be left out, which goes on at `to` then; 0: it cannot.
@@ -184,7 +176,7 @@ fn direct(hot: &Hot, f: &mut Frame, vectors: &Vectors, (rsp, is_open): (u64, boo
         true => common::ENTRY_ONLY,
         false => counters::entry_routine(),
     };
-    first(hot, f.id, then);
+    propagate::first(hot, f.id, then);
     let callee = slot::direct_target(f.id);
     let acted = acts::act(hot, f, vectors, callee, rsp);
     if is_open {
@@ -328,6 +320,7 @@ mod tests {
                     | common::COUNT_INDIRECT
                     | common::ORDER_INDIRECT
                     | common::INDIRECT_PLACED
+                    | common::KEPT_INDIRECT
             );
             let expected = if has_operand { RET_8 } else { RET };
             assert_eq!(normal_return(routine as u64), expected, "{routine}");

@@ -14,7 +14,7 @@ use crate::frames::handlers;
 use crate::frames::shadow::SAME_STACK_BYTES;
 use crate::memory::frame::Frame;
 use crate::memory::thread::{FRAME_BYTES, FrameAt, Hot, ShadowFrame};
-use crate::memory::{state, sys, thread};
+use crate::memory::{counters, state, sys, thread};
 use crate::plans::modules;
 use crate::record::chunk::Reserved;
 use crate::record::settle;
@@ -52,9 +52,13 @@ pub unsafe extern "C" fn unblocked(frame: *mut Frame) -> u64 {
         common::SPECIAL => return give_back(hot, f.id, above),
         common::SYSTEM_CALL => return system_call_unblocked::enter(hot, f, door).into(),
         common::SYSTEM_RETURN => return system_call_unblocked::leave(hot, f, door).into(),
+        // The door asks this itself of those below.
+        _ if hot.rearm_above.get() == 0 => return NO,
         common::ENTRY => (above, true),
-        common::ENTRY_ONLY | common::INDIRECT => (above + 8, true),
-        common::EXIT => (above, false),
+        common::ENTRY_ONLY | common::KEPT | common::INDIRECT => (above + 8, true),
+        common::KEPT_INDIRECT => (above + 16, true),
+        common::EXIT | common::RETURN => (above, false),
+        common::RETURN_IN_CALL => (above + 8, false),
         common::TAIL => (above + 8, false),
         common::TAIL_INDIRECT => (above + 16, false),
         _ => return NO,
@@ -64,6 +68,13 @@ pub unsafe extern "C" fn unblocked(frame: *mut Frame) -> u64 {
 
 /// As [`crate::events::unwind::give_back`].
 fn give_back(hot: &Hot, id: u64, above: u64) -> u64 {
+    if counters::keeps_returns() {
+        // There is nothing to give back, and no context to move unless a handler runs.
+        return match handlers::none_runs() {
+            true if is_walker(id) => DONE,
+            _ => NO,
+        };
+    }
     let looks = match modules::special_of(id).map(|s| s.kind) {
         Some(SpecialKind::Unwind) => 0,
         Some(SpecialKind::Walk) => 1,
@@ -84,6 +95,11 @@ fn give_back(hot: &Hot, id: u64, above: u64) -> u64 {
         frame = frame.below();
     }
     DONE
+}
+
+fn is_walker(id: u64) -> bool {
+    let kind = modules::special_of(id).map(|s| s.kind);
+    matches!(kind, Some(SpecialKind::Unwind | SpecialKind::Walk))
 }
 
 /// As `slow::settle` and [`crate::record::settle::arm_again`].

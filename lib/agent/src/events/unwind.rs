@@ -6,6 +6,7 @@
 //! ([`crate::record::settle`]); frames that an exception removed are recorded as unwound.
 
 use crate::frames::{shadow, stacks};
+use crate::memory::counters;
 use crate::memory::thread::Hot;
 use crate::record::{restore, settle};
 use crate::signals::context;
@@ -20,6 +21,9 @@ pub fn give_back(hot: &Hot, above: u64, mask: u64) {
         stacks::switched(hot, above);
     }
     context::move_contexts(Some(hot), above, mask);
+    if counters::keeps_returns() {
+        return;
+    }
     let (mut frame, bottom) = (hot.top(), hot.bottom());
     let mut interrupted = false;
     while frame > bottom {

@@ -57,6 +57,11 @@ pub fn routine_of(wanted: i32) -> i32 {
     }
 }
 
+/// True if calls keep their return addresses, and their ends are seen where they return to.
+pub fn keeps_returns() -> bool {
+    state::control().keeps_returns != 0
+}
+
 /// True if calls are counted and not recorded.
 pub fn is_counting() -> bool {
     has_cells() && state::control().has_levels == 0

@@ -51,11 +51,11 @@ pub fn patch(m: &Module, s: &PlanSite, batch: &mut text::Batch) {
     match spring {
         Some(spring) => {
             if put_springboard(m, &p, &spring, batch) {
-                count(&state::control().patched, s.verdict);
+                count_patched(s);
             }
         }
         None => {
-            count(&state::control().patched, s.verdict);
+            count_patched(s);
             batch.add(&p);
         }
     }
@@ -77,7 +77,7 @@ pub fn put_springboard(
             return false;
         }
         batch.add_bytes(room.start, &room.jump);
-    } else {
+    } else if !spring.is_lent {
         // Only over what is still padding: bytes of nop forms and int3.
         let filling = |b: u8| {
             matches!(
@@ -98,6 +98,38 @@ pub fn put_springboard(
     batch.add_bytes(spring.at, &spring.jump);
     batch.add(p);
     true
+}
+
+/// True if the bytes for the long jump of `point` lie in the patch of another of the return points
+/// `all`, which is in place or about to be.
+pub fn is_lent(m: &Module, point: &PlanSite, all: impl Iterator<Item = PlanSite>) -> bool {
+    let Some(spring) = Springboard::of_site(m, point) else {
+        return false;
+    };
+    let lenders = all.filter(|one| !one.is_any(SITE_SPRINGBOARD));
+    let mut patches = lenders.filter_map(|one| Patch::of_site(m, &one));
+    let lender = patches.find(|p| {
+        let end = p.at + p.original.bytes().len() as u64;
+        p.at < spring.at && spring.at < end
+    });
+    lender.is_some_and(|p| {
+        let is_about_to = || {
+            let end = p.at + p.original.bytes().len() as u64;
+            m.stands(p.at, p.original.bytes()) && !stopped::is_in_flight(p.at, end)
+        };
+        m.stands(p.at, p.ours.bytes()) || is_about_to()
+    })
+}
+
+/// Counts a site that is patched; a return point is none.
+fn count_patched(s: &PlanSite) {
+    if !s.is_return() {
+        count(&state::control().patched, s.verdict);
+    }
+    if counters::keeps_returns() && !s.is_return() && !s.is_any(SITE_TAIL) {
+        let is_unseen = s.is_any(SITE_ENTRY_ONLY);
+        count(&state::control().kept, is_unseen.into());
+    }
 }
 
 fn count(counts: &[core::sync::atomic::AtomicU64], verdict: u8) {

@@ -119,20 +119,33 @@ impl Undo {
                 continue;
             }
             for (s, twin) in plan::sites_with_twins(m, f) {
+                let (point, twin) = match twin {
+                    Some(twin) if twin.is_return() => (Some(twin), None),
+                    twin => (None, twin),
+                };
+                point.iter().for_each(|point| self.site(m, point));
                 if let Some(p) = twin.and_then(|twin| Patch::of_site(m, &twin))
                     && m.stands(p.at, p.ours.bytes())
                 {
                     self.put_back(m, p.at, p.ours.bytes(), p.overwritten());
                     continue;
                 }
-                let Some(p) = Patch::of_site(m, &s).filter(|_| !s.is_any(SITE_IN_HOOK)) else {
-                    continue;
-                };
-                match Springboard::of_site(m, &s) {
-                    Some(spring) => self.springboard(m, &p, &spring),
-                    None => self.put_back(m, p.at, p.ours.bytes(), p.overwritten()),
+                if !s.is_any(SITE_IN_HOOK) {
+                    self.site(m, &s);
                 }
             }
+        }
+    }
+
+    /// A site, or a return point.
+    fn site(&mut self, m: &Module, s: &PlanSite) {
+        let is_shared = s.is_return() && s.is_any(SITE_LENDS);
+        let Some(p) = Patch::of_site(m, s).filter(|_| !is_shared) else {
+            return;
+        };
+        match Springboard::of_site(m, s) {
+            Some(spring) => self.springboard(m, &p, &spring),
+            None => self.put_back(m, p.at, p.ours.bytes(), p.overwritten()),
         }
     }
 

@@ -11,8 +11,8 @@
 //! so the patch stays. A counted call without filling leads to its callee again, by one store or a
 //! page that is replaced. The patch of other kept calls stays (there is filling before them, and
 //! whoever writes another displacement there changes a call), and so do jumps behind filling,
-//! springboards and the room made for them, bytes that do not look like our jump, and the entries
-//! of special functions, whose callers must still be served.
+//! springboards and the room made for them, return points that share their bytes, bytes that do not
+//! look like our jump, and the entries of special functions, whose callers must still be served.
 
 use crate::memory::table::{INSTRUMENTED, Module, UNTOUCHED};
 use crate::memory::{lock, sandbox, state, sys};
@@ -154,7 +154,8 @@ fn site(m: &Module, s: &PlanSite, now: &mut Now, batch: &mut text::Batch) -> boo
     // A call of five bytes has no filling in front of it.
     let is_plain = is_plain || s.keeps_acts() && s.span as usize == JUMP_BYTES;
     let is_kept = s.is_any(SITE_KEEP_CALL | SITE_JUMP_LAST) && !is_plain;
-    if is_kept || s.is_any(SITE_IN_HOOK | SITE_SPRINGBOARD) {
+    let is_shared = s.is_return() && s.is_any(SITE_LENDS);
+    if is_kept || is_shared || s.is_any(SITE_IN_HOOK | SITE_SPRINGBOARD) {
         return false;
     }
     let patch = Patch::of_site(m, s).filter(|p| now.is(p.at, p.ours.bytes()));

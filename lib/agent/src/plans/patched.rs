@@ -165,6 +165,8 @@ pub struct Springboard {
     pub jump: [u8; JUMP_BYTES],
     /// The room that was made for it; `None`: it stands in padding.
     pub room: Option<MadeRoom>,
+    /// It stands in the patch of another return point.
+    pub is_lent: bool,
 }
 
 /// Instructions that were moved into a slot, so that a springboard finds place.
@@ -193,6 +195,7 @@ impl Springboard {
             at,
             jump: branch(JUMP, at, slot),
             room: None,
+            is_lent: false,
         })
     }
 
@@ -206,6 +209,7 @@ impl Springboard {
         let short_end = base + u64::from(s.start) + 2;
         let at = short_end.wrapping_add_signed(i64::from(t.head.springboard));
         let slot = area + u64::from(s.slot);
+        let entry = area + u64::from(plan.slot_entry(s)?);
         let room = t.room.map(|(room, original)| {
             let start = at - u64::from(room.back);
             let moved_to = slot + u64::from(t.head.room_to);
@@ -217,8 +221,9 @@ impl Springboard {
         });
         Some(Self {
             at,
-            jump: branch(JUMP, at, slot),
+            jump: branch(JUMP, at, entry),
             room,
+            is_lent: s.borrows(),
         })
     }
 }

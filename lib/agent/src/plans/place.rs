@@ -26,6 +26,14 @@ pub struct Place {
     pub keep_call: bool,
     /// A tail jump.
     pub tail: bool,
+    /// A call whose end is not seen.
+    pub is_open: bool,
+    /// Before `start`: the event of the call that returns there; 0: there is none.
+    pub returned: u64,
+    /// What was moved there may be executed again after any part of it.
+    pub is_repeatable: bool,
+    /// No site but a return point: `exit` is its id, and what was moved stands behind that.
+    pub is_return: bool,
     /// The entry of a special function.
     pub special: bool,
     /// The same of a hooked one, whose return leads to `start`.
@@ -51,6 +59,11 @@ pub struct Place {
 const LOADED_TO_JUMP: u64 = 18;
 
 impl Place {
+    /// True if this is the id of the event of a return to here.
+    pub fn sees_return(&self, id: u64) -> bool {
+        self.is_return || self.returned != 0 && id == self.start
+    }
+
     /// In a slot that keeps its callee: from here on r11 holds the one that is called.
     pub fn loaded(&self) -> u64 {
         self.kept_jump - LOADED_TO_JUMP
@@ -108,6 +121,10 @@ pub fn place(m: &Module, address: u64) -> Option<Place> {
                 operand: false,
                 keep_call: false,
                 tail: false,
+                is_open: false,
+                returned: 0,
+                is_repeatable: false,
+                is_return: false,
                 special: true,
                 hook,
                 system_call: None,
@@ -142,6 +159,10 @@ fn of_system_call(slot: u64, base: u64, s: &PlanSpecial, t: &Template) -> Place 
         operand: false,
         keep_call: false,
         tail: false,
+        is_open: false,
+        returned: 0,
+        is_repeatable: false,
+        is_return: false,
         special: true,
         hook: false,
         system_call: Some(SystemCall {
@@ -157,8 +178,21 @@ fn of_system_call(slot: u64, base: u64, s: &PlanSpecial, t: &Template) -> Place 
     }
 }
 
+/// Where a context can be led back to before the event of a site; 0: nowhere.
+fn text_of(m: &Module, s: &PlanSite) -> u64 {
+    let at = m.base.get() + u64::from(s.start);
+    match s.flags & (SITE_KEEP_OPCODE | SITE_SPRINGBOARD) {
+        // The jump to the hook may stand there.
+        _ if s.is_any(SITE_IN_HOOK) => 0,
+        // The second byte of a conditional jump.
+        SITE_KEEP_OPCODE if m.text(at - 1) == Some([0x0f]) => at - 1,
+        SITE_KEEP_OPCODE => 0,
+        _ => at,
+    }
+}
+
 fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option<Place> {
-    let (base, area) = (m.base.get(), m.area_start());
+    let area = m.area_start();
     let slot = area + s.slot as u64;
     let moved = match s.form {
         SiteForm::Direct if offset - s.slot < DIRECT_SLOT_BYTES => 0,
@@ -169,21 +203,22 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         _ => return None,
     };
     let (entry, exit) = plan.ids(s)?;
-    let at = base + s.start as u64;
     let in_hook = s.is_any(SITE_IN_HOOK);
-    let text = match s.flags & (SITE_KEEP_OPCODE | SITE_SPRINGBOARD) {
-        // The jump to the hook may stand there.
-        _ if in_hook => 0,
-        // The second byte of a conditional jump.
-        SITE_KEEP_OPCODE if m.text(at - 1) == Some([0x0f]) => at - 1,
-        SITE_KEEP_OPCODE => 0,
-        _ => at,
+    let text = text_of(m, s);
+    let jumped_to = area + plan.slot_entry(s)? as u64;
+    let (returned, start, moved) = match s.returns_first() {
+        // The call of a routine.
+        true => (jumped_to, jumped_to + 5, moved - RETURN_ID),
+        false => (0, jumped_to, moved),
     };
-    let start = area + plan.slot_entry(s)? as u64;
     Some(Place {
         start,
         entry: slot + entry as u64,
-        exit: if exit == 0 { 0 } else { slot + exit as u64 },
+        exit: match exit {
+            _ if returned != 0 => 0,
+            0 => 0,
+            exit => slot + u64::from(exit),
+        },
         moved: if s.is_any(SITE_REPEATABLE) && !in_hook {
             0
         } else {
@@ -193,6 +228,10 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         operand: s.is_any(SITE_INDIRECT),
         keep_call: s.is_any(SITE_KEEP_CALL) && !s.keeps_acts(),
         tail: s.is_any(SITE_TAIL),
+        is_open: s.is_any(SITE_ENTRY_ONLY),
+        returned,
+        is_repeatable: s.is_any(SITE_REPEATABLE),
+        is_return: s.is_return(),
         special: false,
         hook: false,
         system_call: None,
@@ -273,6 +312,7 @@ pub fn is_id(place: &Place, id: u64) -> bool {
     let is_acts_end = (place.acts || place.keeps_acts) && id == acts_end_of(place);
     let is_question = place.keeps_acts && id == asked_of(place);
     let is_of_acts = is_acts_end || is_question;
-    let is_of_call = id == place.entry || id == place.exit || is_full || is_of_acts;
+    let is_return = place.sees_return(id) && !place.is_return;
+    let is_of_call = id == place.entry || id == place.exit || is_return || is_full || is_of_acts;
     is_of_call || place.system_call.is_some() && is_way()
 }

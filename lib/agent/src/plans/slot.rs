@@ -136,8 +136,8 @@ pub fn exit_of(id: u64) -> u64 {
 #[inline]
 fn exit_in(area: Area, id: u64) -> u64 {
     match area.code(id) {
-        Some([0xe8]) => id + 5,
-        Some([0xff]) => id + 4,
+        Some([0xe8, _]) => id + 5,
+        Some([0xff, 0x54]) => id + 4,
         _ => 0,
     }
 }
@@ -157,6 +157,24 @@ pub fn exit_id(id: u64) -> u32 {
     match return_of(id) {
         0 => (exit_of(id << 2 >> 2) + 5) as u32,
         hooked => (hooked + HOOK_EXIT_ID) as u32,
+    }
+}
+
+/// The entry id of the call whose return point has this id ([`SITE_RETURN`]); 0: it is none.
+pub fn call_of_return(id: u64) -> u64 {
+    let before = u64::from(RETURN_ID);
+    let distance = modules::area(id).and_then(|area| area.code(id - before));
+    let distance = distance.map(i32::from_le_bytes);
+    distance.map_or(0, |by| id.wrapping_add_signed(by.into()))
+}
+
+/// True if the call with this entry id keeps its return address, and its end is not seen.
+pub fn end_is_unseen(id: u64) -> bool {
+    let code = modules::area(id).and_then(|area| area.code::<6>(id));
+    match code {
+        Some([JUMP, _, _, _, _, mark]) => mark == END_UNSEEN,
+        Some([0xff, 0x64, _, _, mark, _]) => mark == END_UNSEEN,
+        _ => false,
     }
 }
 

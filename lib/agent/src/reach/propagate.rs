@@ -10,7 +10,7 @@ use crate::memory::thread::Hot;
 use crate::memory::{lock, state, sys};
 use crate::patch::{site, text};
 use crate::plans::ready::Reach;
-use crate::plans::{modules, plan, ready};
+use crate::plans::{modules, plan, ready, slot};
 use crate::reach::{check, module};
 use crate::record::{chunk, end};
 use core::sync::atomic::Ordering;
@@ -23,6 +23,16 @@ const LINKED: usize = 256;
 /// Waits for the host and the patching of a function, from about 2 us on, are taken out of
 /// durations.
 const LONG_WAIT_TICKS: u64 = 1 << 12;
+
+/// A call or jump whose callee may not be instrumented yet: reach it, then wire the slot so that
+/// it does not come here again. `id` points at the `call`/`jmp` to the callee.
+pub fn first(hot: &Hot, id: u64, then: i32) -> Reach {
+    let reach = reach(hot, slot::direct_target(id));
+    if reach == Reach::Ready {
+        text::wire(id, then);
+    }
+    reach
+}
 
 /// Makes sure that the sites of the function at `target` are patched, or those of its tail jumps
 /// that its return address makes necessary, if it is too deep.
@@ -232,6 +242,19 @@ fn patch_sites(m: &Module, f: &PlanFunction, (before, wanted): (u8, u8), batch: 
         let is_wanted = if s.is_any(SITE_TAIL) { tails } else { calls };
         if is_wanted {
             site::patch(m, &s, batch);
+        }
+    }
+    if calls {
+        // Those that lend room come before those that borrow it.
+        let points = || plan::twins_of(m, *f).map(|(_, twin)| twin);
+        let points = || points().filter(PlanSite::is_return);
+        for point in points().filter(|point| !point.borrows()) {
+            site::patch(m, &point, batch);
+        }
+        for point in points().filter(PlanSite::borrows) {
+            if site::is_lent(m, &point, points()) {
+                site::patch(m, &point, batch);
+            }
         }
     }
 }

@@ -67,7 +67,7 @@ impl Ended {
         } else if frame.id & FRAME_DONE != 0 {
             self.tell(hot);
             chunk::put_event(hot, slot::exit_id(frame.id), None);
-        } else if frame.id & FRAME_OPEN != 0 || given_back && hot.looked.get() != 0 {
+        } else if has_no_end(frame.id) || given_back && hot.looked.get() != 0 {
             if self.unwound > 0 {
                 self.tell(hot);
             }
@@ -140,6 +140,12 @@ fn has_ended(hot: &Hot, at: u64, (rsp, inclusive): (u64, bool), is_one_stack: &m
         }
     }
     true
+}
+
+/// True if the end of a call is not seen by an event of its own.
+#[inline(always)]
+fn has_no_end(id: u64) -> bool {
+    id & FRAME_OPEN != 0 || counters::keeps_returns() && slot::end_is_unseen(id)
 }
 
 /// A call of the kernel has ended without an event: a handler that interrupted it has jumped away,
@@ -271,7 +277,7 @@ pub(crate) fn leave(hot: &Hot, rsp: u64, id: u64) {
 pub(crate) fn drop_frames(hot: &Hot, frames: u64) {
     for _ in 0..frames {
         let id = hot.top().id();
-        let open = id & FRAME_OPEN != 0;
+        let open = has_no_end(id);
         if id & FRAME_VALUES != 0 {
             shadow::gone(id);
             hot.pop();

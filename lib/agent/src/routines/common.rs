@@ -13,8 +13,11 @@
 //!  HOOK, HOOK_RULED     +40 return addr +48 = stack pointer at the call site
 //!  SYSTEM_CALL, SYSTEM_RETURN   +40 = stack pointer at the instruction, less the red zone
 //!  INDIRECT, INDIRECT_PLACED   +40 target      +48 = stack pointer at the call site
-//!  TAIL, ENTRY_ONLY     +40 return addr +48 = stack pointer at the call site of the frame
+//!  RETURN               +40 = stack pointer at the call site
+//!  RETURN_IN_CALL       +40 return addr +48 = the same
+//!  TAIL, ENTRY_ONLY, KEPT   +40 return addr +48 = stack pointer at the call site of the frame
 //!  TAIL_INDIRECT        +40 target      +48 return addr   +56 = the same
+//!  KEPT_INDIRECT        +40 target      +48 return addr   +56 = stack pointer at the call site
 //!  COUNT_INDIRECT, ORDER_INDIRECT   +40 target   +48 return addr
 //! ```
 //!
@@ -33,7 +36,7 @@
 use crate::memory::state::END_BYTES;
 use crate::memory::thread::{FRAME_HELD, FRAME_KEPT, FRAME_QUIET, FRAME_QUIET_HELD, HOT, Hot};
 use crate::memory::{counters, pointers, rows, state};
-use crate::routines::{counts, door, hooks, marks, orders, placed, quick, silent, values};
+use crate::routines::{counts, door, hooks, marks, orders, placed, quick, returns, silent, values};
 use core::arch::global_asm;
 use sptrace_wire::plan::{SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
 use sptrace_wire::record::{self, FRAME_OPEN, FRAME_SYSTEM, FRAME_VALUES};
@@ -180,6 +183,7 @@ global_asm!(
     orders::orders!(),
     hooks::hooks!(),
     placed::placed!(),
+    returns::returns!(),
     r#"
 sptrace_common_start:
     .quad 0                     /* where the slow path is: filled in by the agent */
@@ -564,6 +568,7 @@ sptrace_slow_13:
     COUNT_ROUTINES
     ORDER_ROUTINES
     PLACED_ROUTINES
+    RETURN_ROUTINES
 
 sptrace_first_values:
     FIRST_VALUES
@@ -604,6 +609,11 @@ sptrace_common_offsets:
     .long sptrace_entry_placed - sptrace_common_start
     .long sptrace_indirect_placed - sptrace_common_start
     .long sptrace_hook_ruled - sptrace_common_start
+    .long sptrace_kept - sptrace_common_start
+    .long sptrace_kept_first - sptrace_common_start
+    .long sptrace_kept_indirect - sptrace_common_start
+    .long sptrace_return - sptrace_common_start
+    .long sptrace_return_in_call - sptrace_common_start
     .text
     "#,
     slow = sym crate::events::slow::slow,

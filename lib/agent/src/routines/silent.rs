@@ -213,6 +213,11 @@ pub fn silence(area: Area) {
         (ACTS_FIRST, RET),
         (ENTRY_PLACED, jump(ENTRY_PLACED, placed)),
         (INDIRECT_PLACED, jump(INDIRECT_PLACED, placed_indirect)),
+        (KEPT, RET),
+        (KEPT_FIRST, RET),
+        (KEPT_INDIRECT, RET_8),
+        (RETURN, RET),
+        (RETURN_IN_CALL, RET),
         (TAIL_INDIRECT, RET_8),
     ];
     replace_first(area, &routines);

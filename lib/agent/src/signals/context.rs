@@ -138,6 +138,9 @@ impl Context<'_> {
         if let Some(call) = place.system_call {
             return self.out_of_system_call(hot, place, call);
         }
+        if place.is_return || place.returned == rip {
+            return self.out_of_return(hot, place);
+        }
         if place.counted && rip != place.start {
             return self.out_of_counted(hot, place);
         }
@@ -188,34 +191,6 @@ impl Context<'_> {
             return false;
         }
         self.skip_entry(hot, place)
-    }
-
-    /// Where a slot pushes a return address: behind that and the callee, or before it.
-    fn out_of_push(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
-        let (start, rip) = (place.push, self.0[RIP]);
-        if rip < start + pushed::BYTES {
-            let code = modules::area(rip).and_then(|area| area.code(start + pushed::ADDRESS_AT));
-            let rsp = self.0[RSP];
-            let registers = (rsp, self.0[RAX], sys::read_word(rsp).unwrap_or(0));
-            let displacement = code.map_or(0, i32::from_le_bytes);
-            let behind = pushed::finish((start, rip - start), displacement, registers);
-            let Some(behind) = behind.filter(|behind| write_ahead(behind.rsp, behind.back)) else {
-                return false;
-            };
-            (self.0[RSP], self.0[RAX]) = (behind.rsp, behind.rax);
-            self.0[RIP] = start + pushed::BYTES;
-        }
-        if place.kept_jump != 0 {
-            return self.execute_moved(hot, place.loaded());
-        }
-        if place.moved == 0 {
-            self.0[RSP] += 8;
-            return self.back(place);
-        }
-        match place.operand {
-            true => self.forward_unpushed(hot, place),
-            false => self.skip_entry(hot, place),
-        }
     }
 
     /// Around an instruction that calls the kernel: to it, if the text still has it, or behind it.
@@ -367,6 +342,9 @@ impl Context<'_> {
             self.0[RIP] = id;
             return self.out_of_kept_acts(hot, place) == Some(true);
         }
+        if place.sees_return(id) {
+            return self.back(place);
+        }
         if place.hook && id == place.exit {
             // Where the routine was called from.
             return self.return_from_hook(hot, place, id - 5);
@@ -397,13 +375,19 @@ impl Context<'_> {
         }
         let id = around.at(0);
         let above = around.base + 8;
-        let has_word = place.operand || place.keep_call;
+        let has_back = place.keep_call || place.push != 0;
+        let words = u64::from(place.operand) + u64::from(has_back);
         let frame = ShadowFrame {
-            rsp: above + if has_word { 8 } else { 0 },
-            id: if place.keep_call { id | FRAME_OPEN } else { id },
+            rsp: above + 8 * words,
+            id: if place.is_open { id | FRAME_OPEN } else { id },
             callee: if place.operand { around.at(8) } else { 0 },
         };
         match phase {
+            Phase::Committed if place.sees_return(id) => {
+                let pushed = if has_back { 8 } else { 0 };
+                hot.into_iter()
+                    .for_each(|hot| interrupted::take_out(hot, above + pushed));
+            }
             Phase::Committed if place.tail => {}
             Phase::Committed if id == place.exit => {
                 hot.into_iter()
@@ -421,6 +405,10 @@ impl Context<'_> {
         }
         let is_entry = place.operand && id == place.entry;
         self.0[RSP] += if is_entry { 8 } else { 0 };
+        if place.sees_return(id) {
+            // Coming to it once more ends no call.
+            return self.back(place);
+        }
         self.forward(place, id)
     }
 
@@ -604,12 +592,12 @@ impl Context<'_> {
     }
 
     /// Just before the routine is called: as if it had been, without the event.
-    fn skip_entry(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
+    pub(super) fn skip_entry(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
         write_ahead(self.0[RSP] - 8, place.entry) && self.forward_unrecorded(hot, place)
     }
 
     /// As `forward_unrecorded`, before the operand is pushed; only if it is a register.
-    fn forward_unpushed(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
+    pub(super) fn forward_unpushed(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
         let area = modules::area(self.0[RIP]);
         let byte = |at: u64| area.and_then(|area| area.code(at)).map_or(0, |[byte]| byte);
         let push = self.0[RIP];

@@ -21,6 +21,8 @@ pub const LONGEST_BYTES: usize = 15;
 const FRAME_BYTES: u64 = 1 << 16;
 /// Below it: the red zone.
 const RED_ZONE_BYTES: u64 = 128;
+const RAX: usize = 0;
+const RDX: usize = 2;
 const RSP: usize = 4;
 const RBP: usize = 5;
 const CF: u64 = 1;
@@ -225,13 +227,20 @@ impl Run {
                 let value = c.signed(if c.is_wide() { 8 } else { 4 })?;
                 self.set(c, c.number(opcode, 0), value)?;
             }
+            0x98 if c.is_wide() => self.registers[RAX] = self.registers[RAX] as i32 as u64,
+            0x98 => self.set(c, RAX, self.registers[RAX] as i16 as u64)?,
+            0x99 => {
+                let bits = if c.is_wide() { 63 } else { 31 };
+                let is_negative = self.registers[RAX] >> bits & 1 != 0;
+                self.set(c, RDX, if is_negative { u64::MAX } else { 0 })?;
+            }
             0x0f => return self.execute_0f(c),
             _ => self.with_modrm(c, opcode, read)?,
         }
         Some(None)
     }
 
-    /// Conditional jumps; movzx and movsx of registers.
+    /// Conditional jumps; setcc, movzx and movsx of registers.
     #[allow(clippy::option_option, reason = "as in execute")]
     fn execute_0f(&mut self, c: &mut Code<'_>) -> Option<Option<u64>> {
         let opcode = c.byte()?;
@@ -240,6 +249,17 @@ impl Run {
                 let distance = c.signed(4)?;
                 let to = self.after(c).wrapping_add(distance);
                 return Some(self.holds(opcode).then_some(to));
+            }
+            0x90..=0x9f => {
+                let (_, Operand::Register(to)) = self.modrm(c)? else {
+                    return None;
+                };
+                // Without REX, numbers 4 to 7 are the second bytes of the first four registers.
+                let high = c.rex == 0 && to >= 4;
+                let (to, shift) = if high { (to - 4, 8) } else { (to, 0) };
+                let bit = u64::from(self.holds(opcode));
+                let register = self.registers.get_mut(to)?;
+                *register = *register & !(0xff << shift) | bit << shift;
             }
             0xb6 | 0xb7 | 0xbe | 0xbf => {
                 let (reg, Operand::Register(from)) = self.modrm(c)? else {

@@ -13,8 +13,8 @@ use sptrace_patch::columns::to_columns;
 use sptrace_patch::system_calls::{system_calls, with_system_calls};
 use sptrace_patch::{
     build_counting_plan, build_plan, build_plan_in_order, build_plan_mixed, build_plan_with_acts,
-    build_plan_with_levels, build_plan_with_levels_in_order, build_plan_without_calls,
-    creations_alone,
+    build_plan_with_levels, build_plan_with_levels_in_order, build_plan_with_returns,
+    build_plan_without_calls, creations_alone,
 };
 use sptrace_tracee::maps::Mapping;
 use sptrace_tracee::proc::files;
@@ -43,6 +43,8 @@ pub enum Plans {
     Record,
     /// The same; what functions do at their calls may need no frame.
     Acts,
+    /// The same; they keep their return addresses, and their ends are seen where they return to.
+    Returns,
     /// They are counted.
     Count,
     /// They are recorded, those of some functions counted at times.
@@ -76,6 +78,7 @@ const IN_ORDER_VERSION: u32 = PLAN_VERSION | 1 << 29;
 const MIXED_VERSION: u32 = PLAN_VERSION | 1 << 27;
 const SYSTEM_CALLS_VERSION: u32 = PLAN_VERSION | 1 << 28;
 const ACTS_VERSION: u32 = PLAN_VERSION | 1 << 25;
+const RETURNS_VERSION: u32 = PLAN_VERSION | 1 << 23;
 const LEVELS_IN_ORDER_VERSION: u32 = PLAN_VERSION | 1 << 24;
 /// Beside one of the others.
 const WITH_SYSTEM_CALLS: u32 = 1 << 26;
@@ -106,6 +109,7 @@ fn kind(plans: Plans) -> (u32, Planned) {
     match plans {
         Plans::Record => (PLAN_VERSION, planned),
         Plans::Acts => (ACTS_VERSION, planned_with_acts),
+        Plans::Returns => (RETURNS_VERSION, planned_with_returns),
         Plans::Count => (COUNTING_VERSION, planned_to_count),
         Plans::InOrder { system_calls } => with(
             system_calls,
@@ -166,6 +170,11 @@ fn planned(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
 /// The same where what functions do at their calls may need no frame.
 fn planned_with_acts(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     with_all_system_calls(object, analysis, build_plan_with_acts(object, analysis))
+}
+
+/// The same where calls keep their return addresses.
+fn planned_with_returns(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
+    with_all_system_calls(object, analysis, build_plan_with_returns(object, analysis))
 }
 
 /// The same where nothing but system calls is recorded.

@@ -34,6 +34,11 @@ const ROUTINES: [&str; common::COUNT] = [
     "ENTRY_PLACED",
     "INDIRECT_PLACED",
     "HOOK_RULED",
+    "KEPT",
+    "KEPT_FIRST",
+    "KEPT_INDIRECT",
+    "RETURN",
+    "RETURN_IN_CALL",
 ];
 
 /// A program with one executable segment at [`CODE`] and no sections.

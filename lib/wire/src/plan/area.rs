@@ -82,6 +82,18 @@ pub mod common {
     /// As HOOK, of a function whose calls turn rules: they come to the agent even if they were
     /// recorded where they are made.
     pub const HOOK_RULED: i32 = 22;
+    /// Entry of a direct call that keeps its return address, and whose return is seen where it
+    /// leads to: like ENTRY_ONLY, but the frame is one with an end.
+    pub const KEPT: i32 = 23;
+    /// The same when the callee may not be instrumented yet.
+    pub const KEPT_FIRST: i32 = 24;
+    /// The same of a call through a pointer; target above the return address; returns with `ret 8`.
+    pub const KEPT_INDIRECT: i32 = 25;
+    /// At a return point: what leads there is the return of the innermost call if that is of its
+    /// site, else nothing of ours.
+    pub const RETURN: i32 = 26;
+    /// The same in the slot of a call, when its return address has been pushed.
+    pub const RETURN_IN_CALL: i32 = 27;
     /// Number of routines that an area has.
-    pub const COUNT: usize = 23;
+    pub const COUNT: usize = 28;
 }

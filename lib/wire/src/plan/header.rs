@@ -5,7 +5,7 @@ use crate::layout::layout;
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 70;
+pub const PLAN_VERSION: u32 = 75;
 
 layout! {
     /// Start of a plan. Sections follow, each at its offset from the plan's start.
@@ -55,7 +55,8 @@ layout! {
         /// Offset of that.
         pub values_offset: u32,
         /// Number of sites that have a twin, 0 or all that functions have: how the same site is
-        /// patched while its calls are counted ([`crate::levels`]). The twin of site `i` is site
+        /// patched while its calls are counted ([`crate::levels`]), or where it returns to
+        /// ([`crate::plan::SITE_RETURN`]). The twin of site `i` is site
         /// `i` + this.
         pub twins: u32,
         /// Not 0: a function that is not in the plan sets the gs base by an instruction. Nothing

@@ -103,6 +103,22 @@ impl PlanSite {
         matches!(self.form, SiteForm::Template) && self.is_any(SITE_KEEPS_ACTS)
     }
 
+    /// True if it is a return point whose long jump lies in the patch of another.
+    pub const fn borrows(&self) -> bool {
+        self.is_return()
+            && self.flags & (SITE_LENDS | SITE_SPRINGBOARD) == SITE_LENDS | SITE_SPRINGBOARD
+    }
+
+    /// True if its slot begins with the return of the call before it.
+    pub const fn returns_first(&self) -> bool {
+        matches!(self.form, SiteForm::Template) && self.is_any(SITE_RETURNS_FIRST)
+    }
+
+    /// True if it is a return point, not a site.
+    pub const fn is_return(&self) -> bool {
+        matches!(self.form, SiteForm::Template) && self.is_any(SITE_RETURN)
+    }
+
     /// True if one of these flags is set.
     pub const fn is_any(&self, flags: u16) -> bool {
         self.flags & flags != 0
@@ -231,6 +247,33 @@ pub mod kept_acts {
     /// `push [rip+BACK]` but for its displacement (Intel SDM, PUSH).
     pub const PUSH_WORD: [u8; 2] = [0xff, 0x35];
 }
+
+/// Of a [`SiteForm::Template`]: no site, but the place that a call returns to, whose return address
+/// stays on the stack. It stands where the twin of the call would ([`PlanHeader::twins`]), and its
+/// bytes are several whole instructions. Its slot:
+///
+/// ```text
+///   +0   4 bytes             from the id to that of the call's entry, signed: whose return it is
+///   +4   call RETURN         the text jumps here; id = slot + 9
+///   +9   the instructions ; jmp back
+/// ```
+///
+/// [`PlanHeader::twins`]: crate::plan::PlanHeader::twins
+pub const SITE_RETURN: u16 = 8192;
+/// Where the text jumps to in such a slot.
+pub const RETURN_ENTRY: u32 = 4;
+/// In such a slot: where the id points.
+pub const RETURN_ID: u16 = 9;
+
+/// Of a [`SiteForm::Template`]: its slot begins as that of a return point, for the call before it,
+/// which returns to this site or just in front of it. Behind that come the moved instructions.
+pub const SITE_RETURNS_FIRST: u16 = 16384;
+
+/// Of a return point: its patch holds the long jump of another one in the same function, or, with
+/// [`SITE_SPRINGBOARD`], its long jump lies in the patch of another.
+pub const SITE_LENDS: u16 = 1 << 15;
+/// Behind the jump of a slot that keeps the return address: the end of such calls is not seen.
+pub const END_UNSEEN: u8 = 0xcc;
 
 /// Its calls are recorded in order, without stamps and ends ([`crate::record`]).
 pub const SITE_IN_ORDER: u16 = 2048;

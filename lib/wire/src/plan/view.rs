@@ -168,6 +168,9 @@ impl<'a> PlanView<'a> {
     pub fn slot_entry(&self, site: &PlanSite) -> Option<u32> {
         match site.form {
             SiteForm::Direct => Some(site.slot + DIRECT_ENTRY),
+            SiteForm::Template if site.is_return() || site.returns_first() => {
+                Some(site.slot + RETURN_ENTRY)
+            }
             SiteForm::Template | SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts => {
                 Some(site.slot)
             }

@@ -187,6 +187,30 @@ impl RecordArgs {
         ]
     }
 
+    /// What calls cannot be recorded by their return points beside, as above.
+    pub fn beside_return_points(&self) -> [(bool, &'static str); 9] {
+        [
+            (self.levels.count, "--count"),
+            (
+                self.levels.limit().is_some(),
+                "--hot-limit, --short-limit and --budget",
+            ),
+            (!self.within.is_empty(), "-F"),
+            (!self.between.is_empty(), "--between"),
+            (!self.module.is_empty(), "-l"),
+            (self.depth.is_some(), "-D"),
+            (
+                !self.arguments.is_empty() || !self.results.is_empty(),
+                "-A and -R",
+            ),
+            (
+                self.payloads.is_some() || self.decide.is_some(),
+                "a script's on_enter, on_exit and propagate",
+            ),
+            (!self.first_levels.is_empty(), "level(GLOB, LEVEL)"),
+        ]
+    }
+
     /// What the command line would refuse of options alone.
     pub(super) fn check_together(&self, has_start: bool) -> Result<(), String> {
         let filters = [&self.within, &self.without, &self.module, &self.between];
