@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Calls that keep their return addresses (`run --return-points`): the counts are the program's own, the ends of calls are seen, and
+who looks at the stack from inside or outside finds what is there without sptrace.
+
+usage: tests/returns.py [--sptrace PATH] [--programs FOLDER] [--only GLOB]
+
+Given test programs (tests/programs/build.sh), gcc, and gdb for what looks from outside (without it those cases are skipped). Gives
+one line a case. Exit status: 1 if anything differs. Must not know how return points are patched.
+"""
+import argparse, csv, io, os, re, shutil, subprocess, sys, tempfile, time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness"))
+from case import Cases, Failed, ROOT, Skip, find_sptrace, run_cases
+from counts import IN_THE_LINKER, KINDS, SQL, Bench, same, tallied
+from runtimes import go_build
+
+case = Cases()
+POINTS = ("--return-points",)
+# Addresses are the same in each run of `setarch -R`.
+WALKER = r"""
+#define _GNU_SOURCE
+#include <execinfo.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#define HERE __attribute__((noinline, noclone))
+static int waits;
+HERE static int innermost(int n)
+{
+    void *frames[64], **frame = __builtin_frame_address(0);
+    int found = backtrace(frames, 64);
+    for (int i = 0; i < found; i++) printf("%p\n", frames[i]);
+    printf("own %p %p %p\n", __builtin_return_address(0), __builtin_return_address(1), __builtin_return_address(2));
+    for (int i = 0; i < 4 && frame; i++, frame = *frame) printf("by frame pointers %p\n", frame[1]);
+    fflush(stdout);
+    if (waits) pause();
+    return n;
+}
+HERE static int third(int n) { return innermost(n) + 1; }
+static int (*volatile pointer)(int) = third;
+HERE static int second(int n) { return pointer(n) * 2; }
+HERE static int first(int n) { int r = 0; for (int i = 0; i < n; i++) r += second(i); return r; }
+static int compared(const void *a, const void *b) { return first(1) + *(const int *)a - *(const int *)b; }
+int main(int argc, char **argv)
+{
+    int pair[2] = {2, 1};
+    (void)argv;
+    first(3);
+    qsort(pair, 2, sizeof *pair, compared);
+    waits = argc > 1;
+    return first(1) & 0;
+}
+"""
+
+
+def walker(bench):
+    program = f"{bench.folder}/walker"
+    if not os.path.exists(program):
+        with open(f"{program}.c", "w") as f: f.write(WALKER)
+        subprocess.run(["gcc", "-O1", "-g", "-fno-omit-frame-pointer", "-o", program, f"{program}.c"], check=True)
+    return program
+
+
+@case
+def calls_of_every_kind_are_counted_to_the_call(bench):
+    for kind in KINDS: tallied(bench, kind, POINTS)
+
+
+@case
+def calls_in_go_are_counted_to_the_call(bench):
+    if not shutil.which("go"): raise Skip("go is not installed")
+    program = f"{bench.folder}/tallies.go"
+    environment = dict(os.environ, GOCACHE=f"{bench.folder}/gocache", GOFLAGS="-mod=mod", HOME=bench.folder)
+    made = subprocess.run(go_build(f"{ROOT}/tests/runtimes/tallies.go", program, False), cwd=bench.folder, env=environment, capture_output=True, text=True)
+    if made.returncode: raise Failed(made.stderr)
+    tallied(bench, "go", POINTS, program)
+
+
+@case
+def functions_have_the_counts_of_the_usual_recording(bench):
+    for argv in (["sqlite3", ":memory:", SQL], ["bash", "-c", "for i in 1 2 3; do echo $i; done; echo `echo hi`"], ["sha256sum", "/bin/bash"]):
+        if not shutil.which(argv[0]): continue
+        found = []
+        for options in ((), POINTS):
+            counted, trace = bench.record("usual", options, argv)
+            counts = bench.counts(trace)
+            found.append((counted, {key: calls for key, calls in counts.items() if key[0] not in IN_THE_LINKER}))
+        same(f"{argv[0]}: output and status", found[0][0], found[1][0])
+        differ = {key: (found[0][1].get(key), found[1][1].get(key)) for key in found[0][1].keys() | found[1][1].keys() if found[0][1].get(key) != found[1][1].get(key)}
+        if differ: raise Failed(f"{argv[0]}: {differ}")
+
+
+def ends(bench, trace):
+    """Sites by where the ends of their calls are seen; calls, and those whose end was not seen."""
+    rows = list(csv.reader(io.StringIO(bench.report(trace, "coverage", "--format", "csv"))))
+    head = rows[0]
+    of = {row[head.index("key")]: int(row[head.index("count")]) for row in rows[1:] if row[0] == "ends of calls"}
+    rows = list(csv.reader(io.StringIO(bench.report(trace, "functions", "--columns", "calls,untimed", "--format", "csv"))))
+    sums = [sum(int(row[i]) for row in rows[1:]) for i in range(2)]
+    return of, sums
+
+
+@case
+def nearly_all_ends_are_seen_where_calls_return_to(bench):
+    for argv in (["sqlite3", ":memory:", SQL], ["ls", "-l", "/usr"], ["bash", "-c", "echo `echo hi`"]):
+        if not shutil.which(argv[0]): continue
+        _, trace = bench.record("ends", POINTS, argv)
+        of, (calls, unseen) = ends(bench, trace)
+        seen, other = [sum(n for what, n in of.items() if word in what) for word in ("return to", "implied")]
+        if not seen or other * 100 > seen: raise Failed(f"{argv[0]}: {of}")
+        if unseen * 100 > calls: raise Failed(f"{argv[0]}: {unseen} of {calls} calls have no end")
+
+
+@case
+def the_program_sees_its_own_return_addresses(bench):
+    program = walker(bench)
+    alone = bench.run("setarch", "-R", program)
+    traced = bench.run(bench.sptrace, "run", "-q", "-o", f"{bench.folder}/walked", *POINTS, "--", "setarch", "-R", program)
+    same("what the program sees of its stack", alone[1].splitlines(), traced[1].splitlines())
+    same("status and errors", (alone[0], alone[2]), (traced[0], traced[2]))
+
+
+def frames_of(words):
+    """What gdb shows of the stack, without the innermost frame and arguments."""
+    out = subprocess.run(["gdb", "-nx", "-batch", *words, "-ex", "bt"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=120).stdout.decode("latin1")
+    return [re.sub(r" \(.*", "", line) for line in out.split("\n") if re.match(r"#[1-9]", line)]
+
+
+def waiting(bench, command):
+    """The process that waits in `walker`."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    lines = 0
+    # It waits after the fifth walk.
+    while lines < 5: lines += process.stdout.readline().startswith(b"own")
+    while True:
+        # The last lines of that.
+        with open(f"/proc/{process.pid}/task/{process.pid}/children") as f: children = [int(p) for p in f.read().split()]
+        pid = children[0] if children else process.pid
+        with open(f"/proc/{pid}/syscall") as f:
+            if f.read().startswith("34 "): return process, pid
+        time.sleep(0.01)
+
+
+@case
+def gdb_and_cores_show_the_stack_without_a_script(bench):
+    if not shutil.which("gdb"): raise Skip("gdb is not installed")
+    program, core = walker(bench), f"{bench.folder}/core"
+    shown = []
+    for before in ([], [bench.sptrace, "run", "-q", "-o", f"{bench.folder}/outside", *POINTS, "--"]):
+        process, pid = waiting(bench, [*before, "setarch", "-R", program, "waits"])
+        try:
+            shown.append(frames_of(["-p", str(pid), "-ex", f"generate-core-file {core}"]))
+            shown.append(frames_of([program, core]))
+        finally:
+            os.kill(pid, 9)
+            process.communicate()
+    if not any("main" in line for line in shown[0]): raise Failed(f"the stack without sptrace: {shown[0]}")
+    same("gdb of the running program", shown[0], shown[2])
+    same("gdb of its core", shown[1], shown[3])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--sptrace")
+    parser.add_argument("--programs", default="/tmp/sptrace-test-programs")
+    parser.add_argument("--only", action="append", default=[])
+    options = parser.parse_args()
+    options.sptrace = find_sptrace(options.sptrace)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(options, folder)
+        return run_cases((c.__name__, lambda c=c: c(bench)) for c in case.chosen(options.only))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
