@@ -69,11 +69,7 @@ pub unsafe extern "C" fn unblocked(frame: *mut Frame) -> u64 {
 /// As [`crate::events::unwind::give_back`].
 fn give_back(hot: &Hot, id: u64, above: u64) -> u64 {
     if counters::keeps_returns() {
-        // There is nothing to give back, and no context to move unless a handler runs.
-        return match handlers::none_runs() {
-            true if is_walker(id) => DONE,
-            _ => NO,
-        };
+        return let_pass(hot, id, above);
     }
     let looks = match modules::special_of(id).map(|s| s.kind) {
         Some(SpecialKind::Unwind) => 0,
@@ -97,9 +93,19 @@ fn give_back(hot: &Hot, id: u64, above: u64) -> u64 {
     DONE
 }
 
-fn is_walker(id: u64) -> bool {
-    let kind = modules::special_of(id).map(|s| s.kind);
-    matches!(kind, Some(SpecialKind::Unwind | SpecialKind::Walk))
+/// Where calls keep their return addresses there is nothing to give back, and no context to move
+/// unless a handler runs. What an exception leaves is settled at the first event that finds it.
+fn let_pass(hot: &Hot, id: u64, above: u64) -> u64 {
+    match modules::special_of(id).map(|s| s.kind) {
+        _ if !handlers::none_runs() => NO,
+        Some(SpecialKind::Walk) => DONE,
+        Some(SpecialKind::Unwind) => {
+            hot.rearm_above.raise(above);
+            hot.looked.set(0);
+            DONE
+        }
+        _ => NO,
+    }
 }
 
 /// As `slow::settle` and [`crate::record::settle::arm_again`].
@@ -121,7 +127,9 @@ fn arm_again(hot: &Hot, rsp: u64, inclusive: bool) -> u64 {
             break;
         }
         let is_usual = id & FRAME_OPEN == 0 && rsp - at <= SAME_STACK_BYTES;
-        if !is_usual || !settle::was_given_back(hot, at) {
+        // Below the innermost one a frame whose end is not seen has hardly ever ended before.
+        let is_open = frame == innermost && settle::has_no_end(id);
+        if !is_usual || !settle::was_given_back(hot, at) || is_open {
             return NO;
         }
         frame = frame.below();
@@ -130,7 +138,7 @@ fn arm_again(hot: &Hot, rsp: u64, inclusive: bool) -> u64 {
         return NO;
     }
     let bottom = hot.bottom();
-    while frame > bottom {
+    while frame > bottom && !counters::keeps_returns() {
         settle::arm_frame(frame);
         frame = frame.below();
     }

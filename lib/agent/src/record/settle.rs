@@ -103,7 +103,7 @@ pub fn settle(hot: &Hot, rsp: u64, inclusive: bool) {
         let given_back = was_given_back(hot, at);
         ended.add(hot, frame, given_back);
         if !given_back {
-            shadow::drop_range(hot, at);
+            drop_range(hot, at);
         }
         hot.pop();
         if hot.root.get() > hot.ssp.get() {
@@ -142,9 +142,17 @@ fn has_ended(hot: &Hot, at: u64, (rsp, inclusive): (u64, bool), is_one_stack: &m
     true
 }
 
+/// A frame without an exit was at `at`: there may be a return address of ours.
+#[inline(always)]
+fn drop_range(hot: &Hot, at: u64) {
+    if !counters::keeps_returns() {
+        shadow::drop_range(hot, at);
+    }
+}
+
 /// True if the end of a call is not seen by an event of its own.
 #[inline(always)]
-fn has_no_end(id: u64) -> bool {
+pub fn has_no_end(id: u64) -> bool {
     id & FRAME_OPEN != 0 || counters::keeps_returns() && slot::end_is_unseen(id)
 }
 
@@ -289,7 +297,7 @@ pub(crate) fn drop_frames(hot: &Hot, frames: u64) {
             frames_ended(hot);
             continue;
         }
-        shadow::drop_range(hot, hot.top().rsp());
+        drop_range(hot, hot.top().rsp());
         if id & FRAME_DONE != 0 {
             chunk::put_event(hot, slot::exit_id(id), None);
             hot.pop();
