@@ -71,6 +71,37 @@ impl Captures {
         self.view.arms(&self.call).any(reads)
     }
 
+    /// Shows the call's commands, if its second argument's low half alone says what is read: first
+    /// all (`None`), then those that are not as the others; and whether nothing is read.
+    pub fn each_command(&self, show: impl Fn(Option<u64>, bool)) {
+        let call = &self.call;
+        if call.selector != 1 || call.second != u8::MAX || call.mask != 0xffff_ffff {
+            return;
+        }
+        let reads_nothing = |arm: Arm| {
+            let mut loads = (0..arm.loads).filter_map(|i| self.view.load(&arm, i));
+            loads.all(|load| load.most == 0)
+        };
+        let mut arms = self.view.arms(call);
+        show(None, arms.next().is_some_and(reads_nothing));
+        for value in arms.flat_map(|arm| self.view.values(arm)) {
+            let arm = self.view.arm(call, &[0, value]);
+            show(Some(value), arm.is_some_and(reads_nothing));
+        }
+    }
+
+    /// Shows the loads that there are whatever the arguments are, with their numbers, until `show`
+    /// gives `None`, which is given then, or if the arguments say which there are.
+    pub fn each_always(&self, mut show: impl FnMut(u32, &Load) -> Option<()>) -> Option<()> {
+        if self.call.arms > 1 {
+            return None;
+        }
+        let arm = self.view.arm(&self.call, &[]).unwrap_or_default();
+        let loads = (0..arm.loads).filter_map(|i| Some((i, self.view.load(&arm, i)?)));
+        let mut read = loads.filter(|(_, load)| load.most > 0);
+        read.try_for_each(|(i, load)| show(i, &load))
+    }
+
     /// Shows the loads that are due before the call without a result, or after it, with their
     /// numbers, until `show` gives `None`, which is given then.
     #[inline]
@@ -456,5 +487,64 @@ mod tests {
         let found = read(&[string(3000), string(3000)], args, None);
         assert_eq!(found.len(), 2);
         assert!(found[0].1.len() == 3000 && found[1].1.len() < 1100);
+    }
+
+    #[test]
+    fn commands_that_read_nothing_are_told_from_those_that_do() {
+        // Of 5 and 36 memory is read; of 6 and all others none, nor would be of 5 by the last.
+        let mut bytes = CaptureTable::default().to_bytes().to_vec();
+        let mut put = |more: &[u8]| {
+            bytes.extend(more);
+            (bytes.len() - more.len()) as u32
+        };
+        let loads_at = put(&string(10).to_bytes());
+        let mut arm = |values: &[u64], loads| {
+            let words: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            Arm {
+                values_at: put(&words),
+                values: values.len() as u32,
+                loads_at,
+                loads,
+            }
+        };
+        let arms = [arm(&[], 0), arm(&[5, 36], 1), arm(&[5, 6], 0)];
+        let rows: Vec<u8> = arms.iter().flat_map(|arm| arm.to_bytes()).collect();
+        let call = CallCaptures {
+            arms_at: put(&rows),
+            arms: 3,
+            selector: 1,
+            second: u8::MAX,
+            mask: 0xffff_ffff,
+            ..CallCaptures::default()
+        };
+        let view = CaptureView::new(bytes.leak());
+        let told = |call| {
+            let told = core::cell::RefCell::new(Vec::new());
+            Captures::planned(view, call)
+                .each_command(|command, is| told.borrow_mut().push((command, is)));
+            told.into_inner()
+        };
+        let expected = [
+            (None, true),
+            (Some(5), false),
+            (Some(36), false),
+            (Some(5), false),
+            (Some(6), true),
+        ];
+        assert_eq!(told(call), expected);
+        // Another argument selects, or not alone, or all its bits do.
+        for other in [
+            CallCaptures {
+                selector: 0,
+                ..call
+            },
+            CallCaptures { second: 2, ..call },
+            CallCaptures {
+                mask: u64::MAX,
+                ..call
+            },
+        ] {
+            assert_eq!(told(other), []);
+        }
     }
 }
