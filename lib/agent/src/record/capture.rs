@@ -186,8 +186,8 @@ pub fn unwanted_results() -> [u64; 2] {
     head.map_or([0; 2], |head| [head.unwanted.into(), head.least_ticks])
 }
 
-/// Copies bytes of one page, with signals blocked; gives how many. Where nobody else can change what
-/// is mapped the kernel says whether the page is there, an eighth of the price of its copying.
+/// Copies bytes of one page, with signals blocked; gives how many. Where nobody else can change
+/// what is mapped the kernel says whether the page is there, an eighth of the price of its copying.
 fn read_in_page(at: u64, to: &mut [u8]) -> usize {
     let here = &raw const at as u64;
     let is_alone = state::process().sharing.load(Ordering::Relaxed) == SHARING_NONE;
