@@ -6,6 +6,7 @@
 
 pub mod area;
 pub mod certain;
+pub mod constants;
 pub mod counters;
 pub mod descriptors;
 pub mod frame;

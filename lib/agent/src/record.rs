@@ -6,6 +6,7 @@
 pub mod capture;
 pub mod chunk;
 pub mod deep;
+pub mod due;
 pub mod end;
 pub mod in_place;
 pub mod on_paths;

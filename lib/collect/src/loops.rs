@@ -132,12 +132,12 @@ pub fn answer_loop(shared: &Shared) {
     }
     let control = shared.arena.control();
     loop {
-        let bell = control.doorbell.load(Ordering::Acquire);
+        let bell = control.question_bell.load(Ordering::Acquire);
         if shared.ended.load(Ordering::Acquire) {
             break;
         }
         if !answer::serve(shared) {
-            futex_wait(&control.doorbell, bell, Duration::from_millis(50));
+            futex_wait(&control.question_bell, bell, Duration::from_millis(50));
         }
     }
 }

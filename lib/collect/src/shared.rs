@@ -347,9 +347,11 @@ impl Shared {
     /// The recording has ended: the threads that drain and answer end, too.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
-        let bell = &self.arena.control().doorbell;
-        bell.fetch_add(1, Ordering::Release);
-        futex_wake(bell, i32::MAX);
+        let control = self.arena.control();
+        for bell in [&control.doorbell, &control.question_bell] {
+            bell.fetch_add(1, Ordering::Release);
+            futex_wake(bell, i32::MAX);
+        }
     }
 
     /// There is something for the session to look at.

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteKind};
-use sptrace_image::Object;
+use sptrace_image::{Object, Segment};
 use sptrace_wire::plan::*;
 
 use crate::counts::Creators;
@@ -606,6 +606,7 @@ impl PlanBuilder<'_> {
                 self.offset(Svma(svma))
             }
         };
+        let [constants_start, constants_end] = self.constants(text_end);
         let mut at = HEADER_BYTES as u32;
         let mut place = |bytes: usize| {
             let here = at;
@@ -641,8 +642,19 @@ impl PlanBuilder<'_> {
             values_offset: 0,
             twins: self.twins,
             uses_gs: u32::from(self.leaves_out_gs),
+            constants_start,
+            constants_end,
             hash: 0,
         }
+    }
+
+    /// Where the first segment of constants behind the text begins and ends.
+    fn constants(&self, text_end: u64) -> [u32; 2] {
+        let is_constant = |s: &&Segment<'_>| !s.executable && !s.writable && s.svma.0 >= text_end;
+        let found = self.object.space.segments().iter().find(is_constant);
+        let bytes = found.map_or(0, |s| s.bytes.len() as u64);
+        let start = found.map_or(self.base, |s| s.svma);
+        [start, Svma(start.0 + bytes)].map(|svma| self.offset(svma))
     }
 
     fn finish(mut self) -> Vec<u8> {

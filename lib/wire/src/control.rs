@@ -109,7 +109,7 @@ pub struct Control {
     pub tracer_alive: AtomicU32,
     /// Host: counted up every 100 ms; a host that is stopped stands still.
     pub heartbeat: AtomicU32,
-    /// Agent rings (adds one and wakes), host waits: a chunk is full or a question asked.
+    /// Agent rings (adds one and wakes), the host's draining thread waits: a chunk is full.
     pub doorbell: AtomicU32,
     /// Host rings (adds one and wakes) when chunks became free; blocked threads wait here.
     pub chunks_freed: AtomicU32,
@@ -117,6 +117,9 @@ pub struct Control {
     pub free_chunks: AtomicU64,
     /// Head of the full chunks, agents push, the host takes all at once: an index or [`NONE`].
     pub full_chunks: AtomicU32,
+    /// The same for the thread that answers: a question is asked. A chunk does not wake that, which
+    /// would cost who fills it twice as much.
+    pub question_bell: AtomicU32,
     /// Host: chunks given out so far that have never been in the free list start here.
     pub chunk_count: u32,
     /// Agent: next stream entry that was never used.

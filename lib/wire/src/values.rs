@@ -284,16 +284,18 @@ impl<'a> CaptureView<'a> {
             let at = call.arms_at as usize + i as usize * Arm::BYTES;
             Arm::read(self.bytes.get(at..)?)
         };
-        let is_selected = |arm: &Arm| {
-            let value = |i: u32| {
-                let at = arm.values_at as usize + i as usize * 8;
-                let bytes = self.bytes.get(at..)?.first_chunk()?;
-                Some(u64::from_le_bytes(*bytes))
-            };
-            (0..arm.values).any(|i| value(i) == Some(key))
-        };
+        let is_selected = |arm: &Arm| self.values(*arm).any(|value| value == key);
         let mut others = (1..call.arms).filter_map(arm);
         others.find(is_selected).or_else(|| arm(0))
+    }
+
+    /// The keys of an arm.
+    #[inline]
+    pub fn values(self, arm: Arm) -> impl Iterator<Item = u64> + use<'a> {
+        (0..arm.values).filter_map(move |i| {
+            let at = arm.values_at as usize + i as usize * size_of::<u64>();
+            Some(u64::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?))
+        })
     }
 
     /// All of a call's arms.

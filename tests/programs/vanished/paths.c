@@ -1,4 +1,4 @@
-// Paths on the heap of brk(2) and on the stack whose pages vanish between two calls that are given them.
+// Paths on the heap of brk(2), on the stack and among constants whose pages vanish between two calls that are given them.
 //
 // A tracer that takes such memory for memory that is there must see each way in which it goes: munmap, mprotect, mmap over
 // it, mremap, advice, keys of pages, a file in its place that another process shortens, sbrk, also in a handler and in a child
@@ -116,9 +116,14 @@ static const struct {
     {"sbrk twice", shrink_and_grow, 0},
 };
 
+/* A page of its own: the names of ways are constants, too. */
+static const struct {
+    char before[PAGE], path[PAGE], behind[PAGE];
+} __attribute__((aligned(PAGE))) constants = {"", "/", ""};
+
 static int goes(void (*go)(void))
 {
-    strcpy(place, "/");
+    if (place != constants.path) strcpy(place, "/");
     for (int i = 0; i < BEFORE; i++)
         if (look() != 0) return 1;
     go();
@@ -136,6 +141,12 @@ static int on_heap(void (*go)(void))
     return goes(go);
 }
 
+static int on_constants(void (*go)(void))
+{
+    place = (char *)constants.path;
+    return goes(go);
+}
+
 static int on_stack(void (*go)(void))
 {
     char pages[3 * PAGE];
@@ -146,14 +157,18 @@ static int on_stack(void (*go)(void))
 int main(void)
 {
     file = memfd_create("file", 0);
-    for (unsigned i = 0; i < 2 * sizeof ways / sizeof *ways; i++) {
-        unsigned way = i / 2;
-        if (i % 2 && !ways[way].stack_too) continue;
+    static const struct {
+        const char *name;
+        int (*go)(void (*)(void));
+    } places[] = {{"heap", on_heap}, {"stack", on_stack}, {"constants", on_constants}};
+    for (unsigned i = 0; i < 3 * sizeof ways / sizeof *ways; i++) {
+        unsigned way = i / 3, where = i % 3;
+        if (where && !ways[way].stack_too) continue;
         pid_t child = fork();
-        if (child == 0) _exit(i % 2 ? on_stack(ways[way].go) : on_heap(ways[way].go));
+        if (child == 0) _exit(places[where].go(ways[way].go));
         int status;
         if (waitpid(child, &status, 0) != child) return 1;
-        printf("%s on the %s: %#x\n", ways[way].name, i % 2 ? "stack" : "heap", status);
+        printf("%s on the %s: %#x\n", ways[way].name, places[where].name, status);
     }
     return 0;
 }

@@ -20,9 +20,9 @@ use crate::memory::thread::{FrameAt, Hot};
 use crate::memory::{certain, reading, sandbox, state, sys};
 use crate::reach::{handler, thread};
 use crate::record::capture::{Captures, asked_descriptors, unwanted_results};
-use crate::record::{chunk, deep, on_paths, settle};
+use crate::record::{chunk, deep, due, on_paths, settle};
 use crate::routines::quick;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use sptrace_wire::plan::{
     SYSTEM_CALL_ALONE, SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN,
 };
@@ -160,13 +160,28 @@ fn is_asked(captures: &Captures, args: &[u64]) -> bool {
 /// Finds out what the thread must know of calls and of itself, once.
 fn learn(hot: &Hot) {
     if hot.quick.get() == 0 {
-        hot.quick.set(quick::fill(rule, asked_descriptors() == 0));
+        fill(hot);
+        hot.quick.set(quick::address());
         let count = &raw const state::control().calls_on_others;
         hot.asked.set([asked_descriptors(), count as u64]);
         hot.unwanted.set(unwanted_results());
     }
     learn_sharing();
     learn_self(hot);
+}
+
+/// Fills the tables from the host's, once in a process: that takes as long as a thousand calls.
+fn fill(hot: &Hot) {
+    static FILLED: AtomicU64 = AtomicU64::new(0);
+    let host = state::control().captures_offset << 32 | u64::from(hot.pid.get());
+    if FILLED.load(Ordering::Acquire) != host {
+        due::fill();
+        quick::fill(rule, asked_descriptors() == 0);
+        if let Some(captures) = Captures::of(quick::COMMANDED) {
+            captures.each_command(quick::set_command);
+        }
+        FILLED.store(host, Ordering::Release);
+    }
 }
 
 /// Finds out whether others may change what is mapped. A sandbox is asked for nothing.
@@ -215,8 +230,13 @@ fn rule(number: u32) -> u8 {
         true => 0,
         false => bit,
     };
+    let commands = match number {
+        quick::COMMANDED if !is_told => quick::COMMANDS,
+        _ => 0,
+    };
     quick::PLAIN
         | bound
+        | commands
         | one(quick::ENTERS, &[When::Before])
         | one(quick::LEAVES, &[When::After, When::AfterAll])
         | one(quick::LEAVES_FAILED, &[When::AfterAll])

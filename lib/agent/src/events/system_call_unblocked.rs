@@ -9,7 +9,7 @@
 //! over. From then on it has happened, and the shadow frame is put right there. Every case that is
 //! not plain is left to the slow path; then the answer is false.
 
-use crate::events::system_call::{RED_ZONE_BYTES, Way, arguments, first_word, way};
+use crate::events::system_call::{RED_ZONE_BYTES, arguments, first_word};
 use crate::frames::shadow;
 use crate::memory::frame::Frame;
 use crate::memory::reading::{self, Reader};
@@ -18,6 +18,7 @@ use crate::memory::thread::{FRAME_BYTES, Hot, ShadowFrame};
 use crate::memory::{certain, sandbox, state, sys};
 use crate::record::capture::Captures;
 use crate::record::chunk::Reserved;
+use crate::record::due::{self, Due};
 use crate::record::in_place;
 use crate::routines::quick;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -38,22 +39,28 @@ pub fn enter(hot: &'static Hot, f: &Frame, door: u64) -> bool {
     let top = hot.top();
     let is_plain = is_plain(hot)
         && quick::is_recorded(number)
-        && way(number, u64::MAX) == Way::Nested
         && rsp < top.rsp()
         && hot.ssp.get() < hot.ssp_end.get();
-    let args = arguments(f);
-    let place = Place { hot, door, rsp };
-    hot.taken.set([reading::moment(), hot.taken.get()[1]]);
-    let mut pieces = Pieces::NONE;
-    let call = (number, &args);
-    if !is_plain || measure(place, call, None, || filled_before(hot), &mut pieces).is_none() {
+    if !is_plain {
         return false;
     }
-    certain::before(number, &args);
-    let [a, b, c, d, e, g] = args;
-    let head = [first_word(0, rsp), a, b, c, d, e, g];
-    let record = (record::SYSTEM_CALL, number);
-    let Some(begun) = write(hot, door, record, &head, &pieces) else {
+    let call = (number, &arguments(f));
+    let place = Place { hot, door, rsp };
+    hot.taken.set([reading::moment(), hot.taken.get()[1]]);
+    let begun = match ready_alone(number, false) {
+        Some(ready) => {
+            let mut pieces = in_place::Pieces::NONE;
+            // SAFETY: nobody else can change what is mapped.
+            let found = unsafe { pieces.measure(ready, call.1, (None, filled_before(hot))) };
+            found.and_then(|()| begin(place, call, &pieces))
+        }
+        None => {
+            let mut pieces = Pieces::NONE;
+            let found = measure(place, call, None, filled_before(hot), &mut pieces);
+            found.and_then(|()| begin(place, call, &pieces))
+        }
+    };
+    let Some(begun) = begun else {
         return false;
     };
     hot.begun.set(begun);
@@ -70,35 +77,52 @@ pub fn enter(hot: &'static Hot, f: &Frame, door: u64) -> bool {
     true
 }
 
+#[inline(always)]
+fn begin(
+    Place { hot, door, rsp }: Place,
+    (number, args): (u32, &[u64; 6]),
+    pieces: &impl Body,
+) -> Option<[u64; 2]> {
+    certain::before(number, args);
+    let [a, b, c, d, e, g] = *args;
+    let head = [first_word(0, rsp), a, b, c, d, e, g];
+    write(hot, door, (record::SYSTEM_CALL, number), &head, pieces)
+}
+
 /// It has been executed; as `enter`.
 pub fn leave(hot: &'static Hot, f: &Frame, door: u64) -> bool {
     let rsp = f.above_at() + RED_ZONE_BYTES;
     let top = hot.top().get();
     let flags = FRAME_OPEN | FRAME_SYSTEM | shadow::FRAME_DONE;
     let is_ours = top.rsp == rsp && top.id & flags == FRAME_OPEN | FRAME_SYSTEM;
-    if !is_ours || !is_plain(hot) {
+    let number = top.callee as u32;
+    if !is_ours || !is_plain(hot) || !quick::is_recorded(number) {
         return false;
     }
-    let (number, result, args) = (top.callee as u32, f.rax as i64, arguments(f));
-    if !quick::is_recorded(number) {
-        return false;
-    }
+    let (result, args) = (f.rax as i64, arguments(f));
     certain::after(number, &args, result, true);
     // Who might have unmapped what the kernel has filled is a handler, whose calls are recorded.
     let is_last = hot.cur.get() == hot.begun.get()[0];
-    let filled = || match is_last && is_moment(hot.taken.get()[0]) {
+    let filled = match is_last && is_moment(hot.taken.get()[0]) {
         true => filled(number, &args, result),
         false => [0; 2],
     };
     let place = Place { hot, door, rsp };
-    let mut pieces = Pieces::NONE;
-    if measure(place, (number, &args), Some(result), filled, &mut pieces).is_none() {
-        return false;
-    }
-    let filled = filled();
-    let record = (record::SYSTEM_RETURN, record::RETURNED);
-    let head = [number.into(), result as u64];
-    let Some([end, _]) = write(hot, door, record, &head, &pieces) else {
+    let end = match ready_alone(number, true) {
+        Some(ready) => {
+            let mut pieces = in_place::Pieces::NONE;
+            // SAFETY: nobody else can change what is mapped.
+            let found = unsafe { pieces.measure(ready, &args, (Some(result), filled)) };
+            found.and_then(|()| end(place, number, result, &pieces))
+        }
+        None => {
+            let mut pieces = Pieces::NONE;
+            let call = (number, &args);
+            let found = measure(place, call, Some(result), filled, &mut pieces);
+            found.and_then(|()| end(place, number, result, &pieces))
+        }
+    };
+    let Some([end, _]) = end else {
         return false;
     };
     hot.filled
@@ -106,6 +130,28 @@ pub fn leave(hot: &'static Hot, f: &Frame, door: u64) -> bool {
     hot.taken.set([hot.taken.get()[0]; 2]);
     hot.ssp.add_in_one((FRAME_BYTES as u64).wrapping_neg());
     true
+}
+
+#[inline(always)]
+fn end(
+    Place { hot, door, .. }: Place,
+    number: u32,
+    result: i64,
+    pieces: &impl Body,
+) -> Option<[u64; 2]> {
+    let record = (record::SYSTEM_RETURN, record::RETURNED);
+    write(hot, door, record, &[number.into(), result as u64], pieces)
+}
+
+/// What is due, if nobody else can change what is mapped, and the arguments do not say it: that is
+/// most calls of programs with one thread, which read nothing of the host's table.
+#[inline]
+fn ready_alone(number: u32, is_after: bool) -> Option<impl Iterator<Item = Option<Due>>> {
+    let ready = match is_alone() {
+        true => due::ready(number, is_after),
+        false => None,
+    };
+    Some(ready?.map(Some))
 }
 
 /// Where the memory begins and ends that the kernel has just written for a call with this result
@@ -137,6 +183,45 @@ fn filled_before(hot: &Hot) -> [u64; 2] {
 }
 
 /// What shows a call, as it follows a record's head.
+trait Body {
+    fn bytes(&self) -> usize;
+
+    /// False: they cannot be read any more.
+    fn may_be_read(&self) -> bool;
+
+    /// Writes them into zeros.
+    ///
+    /// # Safety
+    /// They were measured just now, and is_plain.
+    unsafe fn write(&self, to: &mut [u8]);
+
+    /// True if no others were written in their place: in a record from one place to another, of a
+    /// chunk with that number, before `next` (see [`place_of_next`]).
+    fn are_same(&self, first: [u64; 2], end: [u64; 2], next: [u64; 3]) -> bool;
+}
+
+/// Nobody else can change what is mapped.
+impl Body for in_place::Pieces {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn may_be_read(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    unsafe fn write(&self, to: &mut [u8]) {
+        // SAFETY: the caller's.
+        unsafe { self.write(to) };
+    }
+
+    fn are_same(&self, _: [u64; 2], _: [u64; 2], _: [u64; 3]) -> bool {
+        true
+    }
+}
+
+/// The same wherever they are.
 struct Pieces {
     /// Where it lies, and stays while the reader lives, which is there unless there is but one
     /// thread.
@@ -153,16 +238,18 @@ impl Pieces {
         reader: None,
         copied: None,
     };
+}
 
+impl Body for Pieces {
     fn bytes(&self) -> usize {
         self.copied
             .map_or(self.in_place.bytes, |(bytes, _)| bytes.len())
     }
 
-    /// Writes them into zeros.
-    ///
-    /// # Safety
-    /// They were measured just now, and is_plain.
+    fn may_be_read(&self) -> bool {
+        self.reader.as_ref().is_none_or(Reader::may_read)
+    }
+
     unsafe fn write(&self, to: &mut [u8]) {
         let Some((bytes, _)) = self.copied else {
             // SAFETY: the caller's.
@@ -171,6 +258,13 @@ impl Pieces {
         for (to, byte) in to.iter_mut().zip(bytes) {
             *to = *byte;
         }
+    }
+
+    fn are_same(&self, first: [u64; 2], end: [u64; 2], next: [u64; 3]) -> bool {
+        self.copied.is_none_or(|(copied, before)| {
+            let is_ours = copied.is_empty() || next[2] == before[2] + 1;
+            is_ours && before[..2] == first && next[..2] == end
+        })
     }
 }
 
@@ -189,12 +283,11 @@ fn measure(
     place: Place,
     (number, args): (u32, &[u64; 6]),
     result: Option<i64>,
-    filled: impl Fn() -> [u64; 2],
+    filled: [u64; 2],
     to: &mut Pieces,
 ) -> Option<()> {
-    let captures = Captures::of(number)?;
-    // A payload runs in the slow path.
-    if captures.has_payload() || result.is_none() && !captures.is_asked(args) {
+    let ready = due::ready(number, result.is_some());
+    if ready.is_none() && !is_asked(number, args, result) {
         return None;
     }
     let is_alone = is_alone();
@@ -213,8 +306,16 @@ fn measure(
         false => reading::begin(place.hot, place.door),
     };
     if is_alone || reader.is_some() {
-        // SAFETY: nobody else can change what is mapped, now that nobody else may.
-        let found = unsafe { to.in_place.measure(&captures, args, (result, filled())) };
+        let known = (result, filled);
+        let found = match ready {
+            // SAFETY: nobody else can change what is mapped, now that nobody else may.
+            Some(all) => unsafe { to.in_place.measure(all.map(Some), args, known) },
+            None => Captures::of(number)?.each_due(args, result, |i, load| {
+                let due = Due::now(i, load, args, result);
+                // SAFETY: as above.
+                unsafe { to.in_place.measure([due].into_iter(), args, known) }
+            }),
+        };
         if is_alone || found.is_some() {
             to.reader = reader;
             return found;
@@ -223,9 +324,16 @@ fn measure(
     // The kernel needs no reader's word.
     drop(reader);
     let before = place_of_next(place.hot);
-    let copied = captures.read(place.hot, args, result);
+    let copied = Captures::of(number)?.read(place.hot, args, result);
     to.copied = Some((copied, before));
     (copied.len() <= in_place::MOST_BYTES).then_some(())
+}
+
+/// True if the call, which may be recorded on some descriptors alone, is recorded, and has no
+/// payload: that runs in the slow path.
+fn is_asked(number: u32, args: &[u64; 6], result: Option<i64>) -> bool {
+    let captures = Captures::of(number).filter(|captures| !captures.has_payload());
+    captures.is_some_and(|captures| result.is_some() || captures.is_asked(args))
 }
 
 /// Where the thread's next record will be, another place if a handler has made one; and how often
@@ -269,56 +377,46 @@ fn is_plain(hot: &Hot) -> bool {
 
 /// Writes a record, all of it or none. `id` and `low`: see [`record`]. Gives where it ends, and the
 /// low half of its stamp. `None`: it was not written.
-fn write(
+#[inline(always)]
+fn write<const N: usize>(
     hot: &Hot,
     door: u64,
     (id, low): (u32, u32),
-    head: &[u64],
-    pieces: &Pieces,
+    head: &[u64; N],
+    pieces: &impl Body,
 ) -> Option<[u64; 2]> {
-    let head_bytes = size_of_val(head);
+    let values_at = HEAD_BYTES + size_of_val(head) as u64;
     let piece_bytes = pieces.bytes();
-    let bytes = (head_bytes + piece_bytes + size_of_val(&values::END)) as u64;
+    let mark = values_at + piece_bytes as u64;
+    let bytes = mark + size_of_val(&values::END) as u64;
     // Checked against the chunk's end, as in the hot path.
     let sequence = u64::from(hot.sequence.get());
-    let mut to = Reserved::take(hot, HEAD_BYTES + bytes, |hot| hot.end.get())?;
+    let mut to = Reserved::take(hot, bytes, |hot| hot.end.get())?;
     let now = sys::tsc();
     let is_usual = now >> 32 == hot.hi.get();
     // First the length: what is not finished can be passed over.
     let stamp = if is_usual { now as u32 } else { 1 };
-    to.fill_half(12, bytes as u32);
+    to.fill_half(12, (bytes - HEAD_BYTES) as u32);
     to.fill_half(8, low);
     to.fill_once(0, record::word(id, stamp));
     if !is_usual {
         return None;
     }
-    for (offset, word) in (HEAD_BYTES..).step_by(8).zip(head) {
-        to.fill(offset, *word);
-    }
-    let values_at = HEAD_BYTES + head_bytes as u64;
-    if pieces
-        .reader
-        .as_ref()
-        .is_some_and(|reader| !reader.may_read())
-    {
+    to.fill_words(HEAD_BYTES, head);
+    if !pieces.may_be_read() {
         return None;
     }
     // SAFETY: they were measured just now, and is_plain.
     unsafe { pieces.write(to.bytes(values_at, piece_bytes)) };
-    let mark = values_at + piece_bytes as u64;
-    let [cur, sequence_now, given] = place_of_next(hot);
-    let is_same = pieces.copied.is_none_or(|(copied, before)| {
-        let is_ours = copied.is_empty() || given == before[2] + 1;
-        is_ours && before[..2] == [to.address(0), sequence] && cur == to.address(HEAD_BYTES + bytes)
-    });
+    let [first, end] = [0, bytes].map(|offset| [to.address(offset), sequence]);
+    let is_same = pieces.are_same(first, end, place_of_next(hot));
     // Where a handler has handed the chunk over, nobody would see the mark.
-    if !is_same || sequence_now != sequence {
+    if !is_same || u64::from(hot.sequence.get()) != sequence {
         return None;
     }
     hot.writing.set([door, to.address(mark)]);
     compiler_fence(Ordering::SeqCst);
     to.fill_half(mark, values::END);
     compiler_fence(Ordering::SeqCst);
-    let end = to.address(mark + size_of_val(&values::END) as u64);
-    Some([end, u64::from(stamp)])
+    Some([to.address(bytes), u64::from(stamp)])
 }

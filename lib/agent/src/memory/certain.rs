@@ -7,7 +7,7 @@
 //! end. What else a call might do to a part of one makes it forgotten for good. Nothing is known
 //! unless all such calls are seen. Must not know who reads, and how calls are seen.
 
-use crate::memory::sandbox;
+use crate::memory::{constants, sandbox};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const PAGE_BYTES: u64 = 4096;
@@ -199,6 +199,7 @@ impl Known {
     fn forget(&self, start: u64, bytes: u64) {
         let start = start & !(PAGE_BYTES - 1);
         let end = start.saturating_add(bytes).saturating_add(PAGE_BYTES);
+        constants::forget(start, end);
         let heap = self.heap.load(Ordering::Relaxed);
         // While brk(2) is running, its end is not known: nothing is mapped that high by chance.
         let heap_end = match self.heap_end.load(Ordering::Relaxed) {

@@ -4,15 +4,23 @@
 //! know what anybody wants of the host.
 
 use crate::memory::{state, sys};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::control::*;
 
 /// A host whose heartbeat stands still this long is stopped: do not wait for it.
 pub(crate) const STOPPED_HOST_TICKS: u64 = 2_500_000_000;
 
-/// Wakes the host.
+/// Wakes the host's thread that drains.
 pub fn ring() {
-    let bell = &state::control().doorbell;
+    ring_at(&state::control().doorbell);
+}
+
+/// Wakes the one that answers.
+pub fn ring_for_answer() {
+    ring_at(&state::control().question_bell);
+}
+
+fn ring_at(bell: &AtomicU32) {
     bell.fetch_add(1, Ordering::Release);
     sys::futex_wake(bell, 8);
 }

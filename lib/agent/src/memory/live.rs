@@ -68,13 +68,72 @@ pub unsafe fn bytes<const N: usize>(at: u64) -> [u8; N] {
     unsafe { (at as *const [u8; N]).read() }
 }
 
-/// Copies bytes from `at`.
+/// Copies bytes from `at`. As many as a string or a structure has are moved here: the compiler has
+/// an instruction for all lengths, which is slow to begin.
 ///
 /// # Safety
 /// As for `stands`.
+#[inline]
 pub unsafe fn copy_from(at: u64, to: &mut [u8]) {
+    const STEP: usize = 16;
+    const MOST: usize = 512;
+    let (to, bytes) = (to.as_mut_ptr(), to.len());
+    if bytes < STEP {
+        // SAFETY: as below, a half of what there is, or less, at a time.
+        return unsafe { copy_few(at, to, bytes) };
+    }
+    if bytes > MOST {
+        // SAFETY: the caller's.
+        return unsafe { core::ptr::copy_nonoverlapping(at as *const u8, to, bytes) };
+    }
+    let step = |offset: usize| {
+        let (from, to) = (at + offset as u64, to.wrapping_add(offset));
+        // SAFETY: the caller's: `offset` and the bytes of a step are inside.
+        unsafe {
+            core::arch::asm!(
+                "movups {step}, [{from}]", "movups [{to}], {step}", from = in(reg) from,
+                to = in(reg) to, step = out(xmm_reg) _, options(nostack, preserves_flags),
+            );
+        }
+    };
+    // The last one lies over a part of the one before.
+    let last = bytes - STEP;
+    (0..last).step_by(STEP).for_each(step);
+    step(last);
+}
+
+/// Copies less than 16 bytes, those in the middle twice.
+///
+/// # Safety
+/// So many are mapped at both places.
+#[inline]
+unsafe fn copy_few(at: u64, to: *mut u8, count: usize) {
+    // SAFETY: the caller's: two halves that lie over each other.
+    unsafe {
+        if count >= 8 {
+            copy_ends::<8>(at, to, count);
+        } else if count >= 4 {
+            copy_ends::<4>(at, to, count);
+        } else if count >= 2 {
+            copy_ends::<2>(at, to, count);
+        } else if count == 1 {
+            copy_ends::<1>(at, to, count);
+        }
+    }
+}
+
+/// Copies the first N of `count` bytes, and the last N.
+///
+/// # Safety
+/// There are so many at both places.
+#[inline]
+unsafe fn copy_ends<const N: usize>(at: u64, to: *mut u8, count: usize) {
     // SAFETY: the caller's.
-    unsafe { core::ptr::copy_nonoverlapping(at as *const u8, to.as_mut_ptr(), to.len()) };
+    let [first, last] = [0, count - N].map(|i| unsafe { bytes::<N>(at + i as u64) });
+    for (i, part) in [(0, first), (count - N, last)] {
+        // SAFETY: the caller's; bytes need no alignment.
+        unsafe { to.wrapping_add(i).cast::<[u8; N]>().write(part) };
+    }
 }
 
 /// Writes bytes at `at`.

@@ -34,6 +34,8 @@ pub struct Module {
     pub doubtful: Flag,
     /// It is unmapped.
     pub gone: Flag,
+    /// Something was done to its constants: see [`crate::memory::constants`].
+    pub is_changed: Flag,
     /// Calls of some functions are off: sites of functions that are instrumented may be as they
     /// were ([`sptrace_wire::levels::OFF`]).
     pub has_off: Flag,
@@ -101,6 +103,7 @@ impl Module {
             functions: Bound::zero(),
             doubtful: Flag::new(false),
             gone: Flag::new(false),
+            is_changed: Flag::new(false),
             has_off: Flag::new(false),
             is_written: Flag::new(false),
             wide: Flag::new(false),

@@ -6,8 +6,10 @@
 //!
 //! Must not know what is captured, nor where it is written.
 
+use crate::memory::state::SHARING_NONE;
 use crate::memory::thread::Hot;
-use crate::memory::{descriptors, state, sys};
+use crate::memory::{certain, descriptors, live, state, sys};
+use core::sync::atomic::Ordering;
 use sptrace_wire::values::{
     Arm, Begin, CallCaptures, CaptureTable, CaptureView, Count, ERRORS, Load, Piece, Until, When,
 };
@@ -69,6 +71,37 @@ impl Captures {
             loads.any(|load| load.most > 0 && moments.contains(&load.when))
         };
         self.view.arms(&self.call).any(reads)
+    }
+
+    /// Shows the call's commands, if its second argument's low half alone says what is read: first
+    /// all (`None`), then those that are not as the others; and whether nothing is read.
+    pub fn each_command(&self, show: impl Fn(Option<u64>, bool)) {
+        let call = &self.call;
+        if call.selector != 1 || call.second != u8::MAX || call.mask != 0xffff_ffff {
+            return;
+        }
+        let reads_nothing = |arm: Arm| {
+            let mut loads = (0..arm.loads).filter_map(|i| self.view.load(&arm, i));
+            loads.all(|load| load.most == 0)
+        };
+        let mut arms = self.view.arms(call);
+        show(None, arms.next().is_some_and(reads_nothing));
+        for value in arms.flat_map(|arm| self.view.values(arm)) {
+            let arm = self.view.arm(call, &[0, value]);
+            show(Some(value), arm.is_some_and(reads_nothing));
+        }
+    }
+
+    /// Shows the loads that there are whatever the arguments are, with their numbers, until `show`
+    /// gives `None`, which is given then, or if the arguments say which there are.
+    pub fn each_always(&self, mut show: impl FnMut(u32, &Load) -> Option<()>) -> Option<()> {
+        if self.call.arms > 1 {
+            return None;
+        }
+        let arm = self.view.arm(&self.call, &[]).unwrap_or_default();
+        let loads = (0..arm.loads).filter_map(|i| Some((i, self.view.load(&arm, i)?)));
+        let mut read = loads.filter(|(_, load)| load.most > 0);
+        read.try_for_each(|(i, load)| show(i, &load))
     }
 
     /// Shows the loads that are due before the call without a result, or after it, with their
@@ -151,6 +184,19 @@ pub fn paths() -> Option<impl Iterator<Item = &'static [u8]>> {
 pub fn unwanted_results() -> [u64; 2] {
     let head = table().and_then(|view| view.head());
     head.map_or([0; 2], |head| [head.unwanted.into(), head.least_ticks])
+}
+
+/// Copies bytes of one page, with signals blocked; gives how many. Where nobody else can change
+/// what is mapped the kernel says whether the page is there, an eighth of the price of its copying.
+fn read_in_page(at: u64, to: &mut [u8]) -> usize {
+    let here = &raw const at as u64;
+    let is_alone = state::process().sharing.load(Ordering::Relaxed) == SHARING_NONE;
+    if is_alone && (certain::holds(at, here) || sys::is_readable(at) == Some(true)) {
+        // SAFETY: the page can be read, and stays.
+        unsafe { live::copy_from(at, to) };
+        return to.len();
+    }
+    sys::read_into(at, to)
 }
 
 fn is_due(load: &Load, args: &[u64], result: Option<i64>) -> bool {
@@ -317,7 +363,7 @@ impl Reading<'_> {
             let Some(place) = self.buffer.get_mut(to + bytes..to + bytes + step) else {
                 break;
             };
-            let got = sys::read_into(at, place);
+            let got = read_in_page(at, place);
             let Some(read) = self.buffer.get(to..to + bytes + got) else {
                 break;
             };
@@ -456,5 +502,64 @@ mod tests {
         let found = read(&[string(3000), string(3000)], args, None);
         assert_eq!(found.len(), 2);
         assert!(found[0].1.len() == 3000 && found[1].1.len() < 1100);
+    }
+
+    #[test]
+    fn commands_that_read_nothing_are_told_from_those_that_do() {
+        // Of 5 and 36 memory is read; of 6 and all others none, nor would be of 5 by the last.
+        let mut bytes = CaptureTable::default().to_bytes().to_vec();
+        let mut put = |more: &[u8]| {
+            bytes.extend(more);
+            (bytes.len() - more.len()) as u32
+        };
+        let loads_at = put(&string(10).to_bytes());
+        let mut arm = |values: &[u64], loads| {
+            let words: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            Arm {
+                values_at: put(&words),
+                values: values.len() as u32,
+                loads_at,
+                loads,
+            }
+        };
+        let arms = [arm(&[], 0), arm(&[5, 36], 1), arm(&[5, 6], 0)];
+        let rows: Vec<u8> = arms.iter().flat_map(|arm| arm.to_bytes()).collect();
+        let call = CallCaptures {
+            arms_at: put(&rows),
+            arms: 3,
+            selector: 1,
+            second: u8::MAX,
+            mask: 0xffff_ffff,
+            ..CallCaptures::default()
+        };
+        let view = CaptureView::new(bytes.leak());
+        let told = |call| {
+            let told = core::cell::RefCell::new(Vec::new());
+            Captures::planned(view, call)
+                .each_command(|command, is| told.borrow_mut().push((command, is)));
+            told.into_inner()
+        };
+        let expected = [
+            (None, true),
+            (Some(5), false),
+            (Some(36), false),
+            (Some(5), false),
+            (Some(6), true),
+        ];
+        assert_eq!(told(call), expected);
+        // Another argument selects, or not alone, or all its bits do.
+        for other in [
+            CallCaptures {
+                selector: 0,
+                ..call
+            },
+            CallCaptures { second: 2, ..call },
+            CallCaptures {
+                mask: u64::MAX,
+                ..call
+            },
+        ] {
+            assert_eq!(told(other), []);
+        }
     }
 }

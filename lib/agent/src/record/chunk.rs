@@ -273,7 +273,16 @@ impl Reserved {
         self.fill_half(offset + 4, (word >> 32) as u32);
     }
 
-    /// The same by one instruction.
+    /// Writes words from `offset` on, a multiple of 4.
+    #[inline]
+    pub fn fill_words<const N: usize>(&self, offset: u64, words: &[u64; N]) {
+        if let Some(at) = self.place(offset, size_of_val(words) as u64) {
+            // SAFETY: inside of the reservation.
+            unsafe { (at as *mut [u64; N]).write_unaligned(*words) };
+        }
+    }
+
+    /// One word by one instruction.
     #[inline]
     pub fn fill_once(&self, offset: u64, word: u64) {
         if let Some(at) = self.place(offset, 8) {

@@ -1,14 +1,14 @@
 //! Pieces of memory that are read where they lie, without the kernel's copying.
 //!
-//! Given what is due for a call of the kernel ([`crate::record::capture`]); gives how much room the
+//! Given what is due for a call of the kernel ([`crate::record::due`]); gives how much room the
 //! pieces need, then the pieces. The caller must know that no other thread can unmap memory
 //! meanwhile. Each page is first shown to the kernel, which says whether it can be read. What is
 //! not plain (pointers in memory, much of it) is left to the slow path. Changes nothing, so that it
 //! can be done again. Must not know where the pieces are written.
 
-use crate::memory::{certain, live, sys};
-use crate::record::capture::{Captures, argument, wanted_by_arguments};
-use sptrace_wire::values::{Begin, Load, Piece, Until};
+use crate::memory::{certain, constants, live, sys};
+use crate::record::due::Due;
+use sptrace_wire::values::Piece;
 
 /// Pieces of one moment.
 const MOST: usize = 4;
@@ -34,40 +34,36 @@ impl Pieces {
         bytes: 0,
     };
 
-    /// Finds what is due. `filled`: where memory begins and ends that is certainly there. `None`:
+    /// Adds what is due. `filled`: where memory begins and ends that is certainly there. `None`:
     /// this is not the way to read it.
     ///
     /// # Safety
     /// Nobody else can change what is mapped, and `filled` is there.
+    #[inline(always)]
     pub unsafe fn measure(
         &mut self,
-        captures: &Captures,
-        args: &[u64],
+        all: impl Iterator<Item = Option<Due>>,
+        args: &[u64; 6],
         (result, filled): (Option<i64>, [u64; 2]),
     ) -> Option<()> {
-        captures.each_due(args, result, |i, load| {
-            let address = argument(args, load.from);
-            if load.begin != Begin::Argument {
-                return None;
+        for due in all {
+            let due = due?;
+            let address = due.address(args);
+            if address == 0 || !due.is_for(result) {
+                continue;
             }
-            if address == 0 {
-                return Some(());
-            }
-            let wanted = wanted_by_arguments(load, args, result)? as usize;
-            let end = address.checked_add(wanted as u64)?;
+            let wanted = due.wanted(args, result);
+            let end = address.checked_add(wanted)?;
             let is_filled = address >= filled[0] && end <= filled[1];
-            let is_there = matches!(load.until, Until::Count) && is_filled;
-            let bytes = match is_there {
-                true => wanted,
+            let bytes = match is_filled && !due.is_string() {
+                true => wanted as usize,
                 // SAFETY: the caller's.
-                false => unsafe { readable(load, address, wanted)? },
+                false => unsafe { readable(due.is_string(), address, wanted as usize)? },
             };
-            let rest = u64::from(load.when as u8) << 48 | u64::from(i as u16) << 32 | bytes as u64;
-            *self.heads.get_mut(self.count)? = [address, rest];
+            *self.heads.get_mut(self.count)? = [address, due.head(bytes)];
             self.count += 1;
             self.bytes += Piece::BYTES + bytes.next_multiple_of(4);
-            Some(())
-        })?;
+        }
         (self.bytes <= MOST_BYTES).then_some(())
     }
 
@@ -75,6 +71,7 @@ impl Pieces {
     ///
     /// # Safety
     /// As for `measure`, and since it.
+    #[inline]
     pub unsafe fn write(&self, to: &mut [u8]) {
         let mut used = 0;
         for [address, rest] in self.heads.iter().take(self.count) {
@@ -103,7 +100,8 @@ fn head(address: u64, rest: u64) -> [u8; Piece::BYTES] {
 ///
 /// # Safety
 /// As for `Pieces::measure`.
-unsafe fn readable(load: &Load, address: u64, wanted: usize) -> Option<usize> {
+#[inline]
+unsafe fn readable(is_string: bool, address: u64, wanted: usize) -> Option<usize> {
     let mut bytes = 0;
     while bytes < wanted {
         let at = address.checked_add(bytes as u64)?;
@@ -111,22 +109,31 @@ unsafe fn readable(load: &Load, address: u64, wanted: usize) -> Option<usize> {
         let step = in_page.min(wanted - bytes);
         // On the stack that is asked about.
         let here = &raw const in_page as u64;
-        if !certain::holds(at, here) && !sys::is_readable(at)? {
+        if !certain::holds(at, here) && !is_readable(at)? {
             break;
         }
-        match load.until {
-            Until::Count => {}
-            Until::String => {
-                // SAFETY: these bytes of the page can be read.
-                if let Some(end) = unsafe { find_zero(at, step) } {
-                    return Some(bytes + end + 1);
-                }
+        if is_string {
+            // SAFETY: these bytes of the page can be read.
+            if let Some(end) = unsafe { find_zero(at, step) } {
+                return Some(bytes + end + 1);
             }
-            Until::Null => return None,
         }
         bytes += step;
     }
     Some(bytes)
+}
+
+/// True if the page of `at` can be read. `None`: the kernel does not say.
+fn is_readable(at: u64) -> Option<bool> {
+    if certain::is_watched() && constants::holds(at) {
+        return Some(true);
+    }
+    let changes = constants::changes();
+    let is_readable = sys::is_readable(at)?;
+    if is_readable && certain::is_watched() {
+        constants::found(at, changes);
+    }
+    Some(is_readable)
 }
 
 /// Where the first zero is among so many bytes.
@@ -156,17 +163,9 @@ mod tests {
     use super::*;
     use crate::memory::testing::page_before_nothing;
 
-    fn load(until: Until, most: u32) -> Load {
-        Load {
-            until,
-            most,
-            ..Load::default()
-        }
-    }
-
-    fn readable(until: Until, address: u64, wanted: usize) -> Option<usize> {
+    fn readable(is_string: bool, address: u64, wanted: usize) -> Option<usize> {
         // SAFETY: the tests' own memory.
-        unsafe { super::readable(&load(until, wanted as u32), address, wanted) }
+        unsafe { super::readable(is_string, address, wanted) }
     }
 
     #[test]
@@ -201,11 +200,10 @@ mod tests {
     #[test]
     fn memory_is_read_up_to_the_last_page_that_there_is() {
         let end = page_before_nothing(b"xxx");
-        assert_eq!(readable(Until::Count, end - 100, 4096), Some(100));
-        assert_eq!(readable(Until::String, end - 3, 4096), Some(3));
-        assert_eq!(readable(Until::String, end - 5, 4096), Some(1));
-        assert_eq!(readable(Until::Count, end, 8), Some(0));
-        assert_eq!(readable(Until::Count, u64::MAX - 2, 8), Some(0));
-        assert_eq!(readable(Until::Null, end - PAGE_BYTES, 8), None);
+        assert_eq!(readable(false, end - 100, 4096), Some(100));
+        assert_eq!(readable(true, end - 3, 4096), Some(3));
+        assert_eq!(readable(true, end - 5, 4096), Some(1));
+        assert_eq!(readable(false, end, 8), Some(0));
+        assert_eq!(readable(false, u64::MAX - 2, 8), Some(0));
     }
 }

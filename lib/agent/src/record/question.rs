@@ -101,7 +101,7 @@ pub fn question(kind: u32, argument: u64) -> Option<[u64; 6]> {
 fn ask_in(slot: Slot, kind: u32, argument: u64) -> Option<[u64; 6]> {
     slot.fill(kind, argument);
     slot.state().store(QUESTION_ASKED, Ordering::Release);
-    host::ring();
+    host::ring_for_answer();
     let mut waited = 0;
     loop {
         let state = slot.state().load(Ordering::Acquire);

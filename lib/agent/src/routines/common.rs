@@ -373,6 +373,19 @@ sptrace_slow_8:
     jae \slow
     movzx ecx, byte ptr [rcx+rax]
     .endm
+    /* ecx = the rule of a call for which memory must be read: not if its command says otherwise. */
+    .macro CHECK_COMMAND quick, slow
+    MARK CHECKING, 32
+    test cl, {commands}
+    jz \slow
+    mov eax, esi
+    cmp eax, {command_numbers}
+    jae \slow
+    mov rdx, gs:[{quick}]
+    cmp byte ptr [rdx+rax+{commands_at}], 0
+    je \slow
+    jmp \quick
+    .endm
     .macro CHECK_RECORDS slow
     cmp qword ptr gs:[MUTED], 0
     jne \slow
@@ -467,8 +480,8 @@ sptrace_system_call:
     bt dword ptr [rdx], edi
     jnc sptrace_system_call_elsewhere
 73: test cl, {enters}
-    jz sptrace_slow_12
-    CHECK_RECORDS sptrace_slow_12
+    jz 72f
+71: CHECK_RECORDS sptrace_slow_12
     CHECK_PUSH 168, sptrace_slow_12
     RESERVE_VALUES {call_bytes}, sptrace_slow_12
     STAMP_VALUES {system_call}, {call_bytes}, sptrace_void_12
@@ -506,6 +519,7 @@ sptrace_system_call:
     mov [rdx+40], rcx
     RESTORE
     ret
+72: CHECK_COMMAND 71b, sptrace_slow_12
     /* On a descriptor that is not asked for. */
 sptrace_system_call_elsewhere:
     MARK CHECKING, 32
@@ -542,9 +556,9 @@ sptrace_system_return_wanted:
     test cl, {leaves}
     jnz 74f
     test cl, {leaves_failed}
-    jz sptrace_slow_13
+    jz 73f
     cmp qword ptr [rsp+24], {first_error}
-    jb sptrace_slow_13
+    jb 73f
 74: CHECK_RECORDS sptrace_slow_13
     RESERVE_VALUES {return_bytes}, sptrace_slow_13
     STAMP_VALUES {system_return}, {return_bytes}, sptrace_void_13
@@ -559,6 +573,7 @@ sptrace_system_return_wanted:
     sub qword ptr gs:[TOPFRAME], 24
     RESTORE
     ret
+73: CHECK_COMMAND 74b, sptrace_slow_13
 sptrace_void_13:
     VOID_VALUES {system_return}, {return_bytes}
 sptrace_slow_13:
@@ -648,6 +663,9 @@ sptrace_common_offsets:
     enters = const quick::ENTERS,
     leaves = const quick::LEAVES,
     leaves_failed = const quick::LEAVES_FAILED,
+    commands = const quick::COMMANDS,
+    commands_at = const quick::COMMANDS_AT,
+    command_numbers = const quick::COMMAND_NUMBERS,
     first_error = const ERRORS.start,
     unseen_way = const SYSTEM_CALL_EXIT + SYSTEM_CALL_UNSEEN,
     system_call = const record::SYSTEM_CALL,

@@ -28,25 +28,59 @@ pub const PLAIN: u8 = 16;
 /// descriptor.
 pub const BOUND: u8 = 32;
 
-static RULES: [AtomicU8; CALLS] = [const { AtomicU8::new(0) }; CALLS];
+/// What is read depends on the second argument's low half, the command: nothing where the table of
+/// commands says so.
+pub const COMMANDS: u8 = 64;
+
+/// The call that has commands: fcntl(2).
+pub const COMMANDED: u32 = 72;
+/// Commands that have a byte: more than any has that reads nothing (linux/fcntl.h).
+pub const COMMAND_NUMBERS: usize = 1088;
+/// Where the bytes of commands are, from the rules on.
+pub const COMMANDS_AT: usize = core::mem::offset_of!(Table, commands);
+
+#[repr(C)]
+struct Table {
+    rules: [AtomicU8; CALLS],
+    /// 1: nothing is read, before or after.
+    commands: [AtomicU8; COMMAND_NUMBERS],
+}
+
+static TABLE: Table = Table {
+    rules: [const { AtomicU8::new(0) }; CALLS],
+    commands: [const { AtomicU8::new(0) }; COMMAND_NUMBERS],
+};
 
 /// True if the call is recorded, and the agent has nothing else to do at it.
 pub fn is_recorded(number: u32) -> bool {
-    let rule = RULES.get(number as usize);
+    let rule = TABLE.rules.get(number as usize);
     rule.is_some_and(|rule| rule.load(Ordering::Relaxed) & (UNWANTED | PLAIN) == PLAIN)
 }
 
-/// Fills the table by `rule`, which may be called for any number, and gives its address. Says
-/// whether all calls that change what is mapped are seen. `is_any`: calls are recorded whatever
-/// descriptors and paths they are on.
-pub fn fill(rule: impl Fn(u32) -> u8, is_any: bool) -> u64 {
-    for (number, byte) in (0..).zip(&RULES) {
+/// Says of all commands, or of one, whether nothing is read.
+pub fn set_command(command: Option<u64>, reads_nothing: bool) {
+    let first = command.map_or(0, |command| command as usize);
+    let count = command.map_or(COMMAND_NUMBERS, |_| 1);
+    for byte in TABLE.commands.iter().skip(first).take(count) {
+        byte.store(reads_nothing.into(), Ordering::Relaxed);
+    }
+}
+
+/// Where the tables are.
+pub fn address() -> u64 {
+    &raw const TABLE as u64
+}
+
+/// Fills the table by `rule`, which may be called for any number. Says whether all calls that
+/// change what is mapped are seen. `is_any`: calls are recorded whatever descriptors and paths they
+/// are on.
+pub fn fill(rule: impl Fn(u32) -> u8, is_any: bool) {
+    for (number, byte) in (0..).zip(&TABLE.rules) {
         byte.store(rule(number), Ordering::Relaxed);
     }
     let mapping = certain::MAPPING
         .iter()
-        .filter_map(|number| RULES.get(*number as usize));
+        .filter_map(|number| TABLE.rules.get(*number as usize));
     let mut mapping = mapping.map(|rule| rule.load(Ordering::Relaxed));
     certain::watch(is_any && mapping.all(|rule| rule & (UNWANTED | BOUND) == 0));
-    RULES.as_ptr() as u64
 }

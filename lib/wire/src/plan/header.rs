@@ -5,7 +5,7 @@ use crate::layout::layout;
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 75;
+pub const PLAN_VERSION: u32 = 76;
 
 layout! {
     /// Start of a plan. Sections follow, each at its offset from the plan's start.
@@ -62,6 +62,10 @@ layout! {
         /// Not 0: a function that is not in the plan sets the gs base by an instruction. Nothing
         /// may be recorded in a process that has the module, since nobody sees it run.
         pub uses_gs: u32,
+        /// Constants behind the executable bytes: first svma offset.
+        pub constants_start: u32,
+        /// Their end svma offset; the same if there are none.
+        pub constants_end: u32,
         /// Host: of all the plan's bytes and the agent that will apply it; see
         /// [`PlanHeader::area_key`].
         pub hash: u32,
