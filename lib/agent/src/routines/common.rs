@@ -184,6 +184,7 @@ global_asm!(
     hooks::hooks!(),
     placed::placed!(),
     returns::returns!(),
+    quick::rules!(),
     r#"
 sptrace_common_start:
     .quad 0                     /* where the slow path is: filled in by the agent */
@@ -365,27 +366,6 @@ sptrace_slow_8:
     /* Around an instruction that calls the kernel: its slot has left the red zone, so that the stack
        pointer at the instruction lies 128 bytes above the routine's. What is done here is what the
        table of the thread's block allows for the call's number: see `quick`. */
-    .macro CALL_RULE slow
-    mov rcx, gs:[{quick}]
-    test rcx, rcx
-    jz \slow
-    cmp eax, {quick_calls}
-    jae \slow
-    movzx ecx, byte ptr [rcx+rax]
-    .endm
-    /* ecx = the rule of a call for which memory must be read: not if its command says otherwise. */
-    .macro CHECK_COMMAND quick, slow
-    MARK CHECKING, 32
-    test cl, {commands}
-    jz \slow
-    mov eax, esi
-    cmp eax, {command_numbers}
-    jae \slow
-    mov rdx, gs:[{quick}]
-    cmp byte ptr [rdx+rax+{commands_at}], 0
-    je \slow
-    jmp \quick
-    .endm
     .macro CHECK_RECORDS slow
     cmp qword ptr gs:[MUTED], 0
     jne \slow

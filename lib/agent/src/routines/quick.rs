@@ -8,6 +8,37 @@ use crate::memory::certain;
 use core::sync::atomic::{AtomicU8, Ordering};
 use sptrace_wire::control::Control;
 
+/// For [`crate::routines::common`], whose macros it uses: reads the byte of a call.
+macro_rules! rules {
+    () => {
+        r#"
+    .macro CALL_RULE slow
+    mov rcx, gs:[{quick}]
+    test rcx, rcx
+    jz \slow
+    cmp eax, {quick_calls}
+    jae \slow
+    movzx ecx, byte ptr [rcx+rax]
+    .endm
+    /* ecx = the rule of a call for which memory must be read: not if its command says otherwise. */
+    .macro CHECK_COMMAND quick, slow
+    MARK CHECKING, 32
+    test cl, {commands}
+    jz \slow
+    mov eax, esi
+    cmp eax, {command_numbers}
+    jae \slow
+    mov rdx, gs:[{quick}]
+    cmp byte ptr [rdx+rax+{commands_at}], 0
+    je \slow
+    jmp \quick
+    .endm
+    "#
+    };
+}
+
+pub(crate) use rules;
+
 /// From the counter of calls on others to that of calls left out when they have ended.
 pub const NOT_CHOSEN: usize = core::mem::offset_of!(Control, calls_not_chosen)
     - core::mem::offset_of!(Control, calls_on_others);
