@@ -4,7 +4,7 @@ who looks at the stack from inside or outside finds what is there without sptrac
 
 usage: tests/returns.py [--sptrace PATH] [--programs FOLDER] [--only GLOB]
 
-Given test programs (tests/programs/build.sh), gcc, and gdb for what looks from outside (without it those cases are skipped). Gives
+Given test programs (tests/programs/build.sh), gcc, and gdb and perf for what looks from outside (without them those cases are skipped). Gives
 one line a case. Exit status: 1 if anything differs. Must not know how return points are patched.
 """
 import argparse, csv, io, os, re, shutil, subprocess, sys, tempfile, time
@@ -50,6 +50,16 @@ int main(int argc, char **argv)
     waits = argc > 1;
     return first(1) & 0;
 }
+"""
+
+
+BUSY = r"""
+#define HERE __attribute__((noinline, noclone))
+HERE int works(int n) { volatile int s = 0; for (int i = 0; i < 2000; i++) s += i * n; return s; }
+HERE int third(int n) { return works(n) + 1; }
+HERE int second(int n) { return third(n) + 1; }
+HERE int first(int n) { return second(n) + 1; }
+int main(void) { for (int i = 0;; i++) if (first(i) == 12345) return 0; }
 """
 
 
@@ -157,6 +167,27 @@ def gdb_and_cores_show_the_stack_without_a_script(bench):
     if not any("main" in line for line in shown[0]): raise Failed(f"the stack without sptrace: {shown[0]}")
     same("gdb of the running program", shown[0], shown[2])
     same("gdb of its core", shown[1], shown[3])
+
+
+@case
+def perf_sees_the_callers_by_frame_pointers(bench):
+    if not shutil.which("perf"): raise Skip("perf is not installed")
+    program, samples = f"{bench.folder}/busy", f"{bench.folder}/busy.perf"
+    with open(f"{program}.c", "w") as f: f.write(BUSY)
+    subprocess.run(["gcc", "-O1", "-fno-omit-frame-pointer", "-o", program, f"{program}.c"], check=True)
+    process = subprocess.Popen([bench.sptrace, "run", "-q", "-o", f"{bench.folder}/busy.data", *POINTS, "--", program], stdin=subprocess.DEVNULL)
+    try:
+        time.sleep(1)
+        with open(f"/proc/{process.pid}/task/{process.pid}/children") as f: pid = int(f.read().split()[0])
+        recorded = subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-g", "-o", samples, "-p", str(pid), "--", "sleep", "0.5"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        if recorded.returncode: raise Skip(f"perf may not record here: {recorded.stderr.strip()[:200]}")
+        os.kill(pid, 9)
+    finally: process.wait(timeout=60)
+    text = subprocess.run(["perf", "script", "-i", samples, "-F", "ip,sym"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60).stdout
+    stacks = [[line.split()[1] for line in stack.splitlines() if len(line.split()) > 1] for stack in text.split("\n\n")]
+    stacks = [stack for stack in stacks if stack and stack[0] == "works"]
+    wrong = [stack for stack in stacks if stack[:5] != ["works", "third", "second", "first", "main"]]
+    if not stacks or wrong: raise Failed(f"{len(wrong)} of {len(stacks)} stacks: {wrong[:1] or text[:400]}")
 
 
 def main():
