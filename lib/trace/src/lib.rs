@@ -35,12 +35,13 @@ pub mod values;
 mod writer;
 
 pub use decoder::{Block, EventIter, OpenFrame};
-pub use encoder::{Burst, Run, Span, StreamEncoder};
+pub use encoder::{Burst, Run, Span, StreamEncoder, Word};
 pub use error::{Malformed, TraceError};
 pub use globs::{check as check_pattern, glob_matches, is_pattern};
 pub use graph::{Edge, Graph, Pair};
 pub use graph_names::{GraphNames, Linkage};
 pub use histogram::Histogram;
+pub use mirror::Begun;
 pub use model::{
     Clock, Entry, Event, ExitStatus, Function, FunctionId, Header, Module, ModuleId, SYSTEM_CALLS,
     StreamId, StreamInfo,

@@ -150,6 +150,15 @@ impl Ends {
         }
     }
 
+    /// One more than the number of the innermost frame whose end is told. `None`: of others it
+    /// matters, too, how they end.
+    #[inline]
+    pub(super) fn last_told(&self) -> Option<usize> {
+        let is_plain = self.open == 0 && self.ended.is_empty() && !self.is_measured();
+        let known = self.told.iter().rev().find_map(|told| *told);
+        is_plain.then_some(known.map_or(0, |at| at + 1))
+    }
+
     /// What was told of is gone.
     #[inline]
     pub(super) fn forget_told(&mut self) {

@@ -5,7 +5,9 @@
 //! its caller. Also which have, where the agent tells the ends of some ([`super::mixed`]). Must not
 //! know records and times, but hands these on.
 
-use sptrace_trace::FunctionId;
+mod quick;
+
+use sptrace_trace::{Begun, FunctionId};
 
 use super::mixed::{End, Ends, How, Length};
 use super::module::Place;
@@ -38,6 +40,13 @@ struct Frame {
 const HOW_BITS: u32 = 2;
 
 impl Frame {
+    /// No frame.
+    const NONE: Self = Self {
+        place: 0,
+        function: NOBODY,
+        begun: 0,
+    };
+
     #[inline]
     fn of(made: &Made) -> Self {
         Self {
@@ -82,10 +91,31 @@ pub(super) struct Made {
     pub(super) how: How,
 }
 
+/// The first place holds the second, on one stack.
+#[inline(always)]
+fn is_above(place: u32, other: u32) -> bool {
+    place.wrapping_sub(other).wrapping_sub(1) < SAME_STACK_BYTES - 1
+}
+
+/// The innermost of these lie inside of the caller's, so many on this stack, as far as it is one
+/// of them.
+#[inline(never)]
+fn above_caller(frames: &[Frame], place: u32, caller: Option<FunctionId>) -> usize {
+    let Some(caller) = caller else {
+        return 0;
+    };
+    let looked_at = frames.iter().rev().take(LOOKED_AT);
+    let mut looked_at = looked_at.take_while(|open| open.is_near(place));
+    let returned = looked_at.position(|open| open.function == caller);
+    returned.unwrap_or(0)
+}
+
 /// The calls that are open, the innermost last.
 #[derive(Clone, Default)]
 pub(super) struct Open {
     frames: Vec<Frame>,
+    /// From this one on all are on one stack, each deeper than the one before.
+    stack_from: usize,
     /// When the last of them began or ended: what has ended since did so later.
     pub(super) last_tsc: u64,
     /// Of the function that is told of next.
@@ -104,6 +134,8 @@ pub(super) struct Open {
     pub(super) looked_up: Vec<Looked>,
     /// Where some calls are recorded with stamps.
     pub(super) ends: Option<Ends>,
+    /// What begins while calls come in a row. Its memory serves again.
+    begun: Vec<Begun>,
     /// Events that wait while records are read that need no thought.
     pub(super) row: Row,
 }
@@ -218,12 +250,28 @@ impl Open {
             }
         }
         self.frames.truncate(open);
+        if open <= self.stack_from && open > 0 {
+            self.find_stack();
+        }
+    }
+
+    /// Another stack is the innermost one.
+    #[cold]
+    #[inline(never)]
+    fn find_stack(&mut self) {
+        let is_deeper = |pair: &[Frame]| is_above(pair[0].place, pair[1].place);
+        let change = self.frames.windows(2).rposition(|pair| !is_deeper(pair));
+        self.stack_from = change.map_or(0, |at| at + 1);
     }
 
     #[inline(always)]
     fn push(&mut self, made: &Made) {
         if let Some(ends) = &mut self.ends {
             ends.begin(self.frames.len(), made.how);
+        }
+        let is_deeper = |top: &Frame| is_above(top.place, made.place);
+        if !self.frames.last().is_some_and(is_deeper) {
+            self.stack_from = self.frames.len();
         }
         self.frames.push(Frame::of(made));
     }
@@ -282,7 +330,7 @@ impl Open {
             && let Some(top) = self.frames[..open].last()
             && Some(top.function) != made.caller
         {
-            open -= self.above_caller(open, place, made.caller);
+            open -= above_caller(&self.frames[..open], place, made.caller);
         }
         self.keep(open, made.tsc);
         self.push(&made);
@@ -349,19 +397,6 @@ impl Open {
             self.keep(below + 1, tsc);
         }
         all - self.frames.len()
-    }
-
-    /// Of the outermost `open` calls so many on this stack lie inside of the caller's, as far as it
-    /// is one of them.
-    #[inline(never)]
-    fn above_caller(&self, open: usize, place: u32, caller: Option<FunctionId>) -> usize {
-        let Some(caller) = caller else {
-            return 0;
-        };
-        let looked_at = self.frames[..open].iter().rev().take(LOOKED_AT);
-        let mut looked_at = looked_at.take_while(|open| open.is_near(place));
-        let returned = looked_at.position(|open| open.function == caller);
-        returned.unwrap_or(0)
     }
 
     /// In which function the site with this id lies, if that is at hand: none if nobody knows.
