@@ -56,7 +56,7 @@ pub use replay::{
 };
 pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
 pub use sources::{CallPlace, SourceLine, Sources, call_words};
-pub use spread::{Spread, end_between};
+pub use spread::{Spread, end_between, part_between};
 pub use stats::{FunctionStats, Stats};
 pub use summary::{
     BUDGET_ASKED, BUDGET_COUNTS, BUDGET_HOST, BUDGET_SPENT, BUDGET_SPENT_AT_START, Section,

@@ -39,6 +39,7 @@ pub struct Length {
 
 impl Length {
     /// And these.
+    #[inline]
     pub fn add(&mut self, other: Self) {
         self.stamped = self.stamped.saturating_add(other.stamped);
         self.in_order = self.in_order.saturating_add(other.in_order);

@@ -21,6 +21,8 @@ const LOOKED_AT: usize = 64;
 /// few, and there may be many threads.
 const CALLERS: usize = 1 << 13;
 const MOST_CALLERS: usize = 1 << 16;
+/// So many of them are looked at for one: they come from memory at once.
+const SET: usize = 8;
 /// The function of a site whose function nobody knows.
 const NOBODY: FunctionId = FunctionId(u32::MAX);
 
@@ -402,25 +404,51 @@ impl Open {
     /// In which function the site with this id lies, if that is at hand: none if nobody knows.
     #[inline(always)]
     pub(super) fn caller(&self, id: u32) -> Option<Option<FunctionId>> {
-        let (known, caller) = self.callers.get(slot(id, self.callers.len()))?;
-        (*known == id).then_some(Some(*caller).filter(|caller| *caller != NOBODY))
+        let own = slot(id, self.callers.len());
+        let is_there = self.callers.get(own)?.0 == id;
+        let place = match is_there {
+            true => own,
+            false => self.beside(own, id),
+        };
+        let (_, caller) = self.callers.get(place)?;
+        Some(Some(*caller).filter(|caller| *caller != NOBODY))
+    }
+
+    /// The place of a caller that had to go to another place of its set; none has it otherwise.
+    #[inline(never)]
+    fn beside(&self, own: usize, id: u32) -> usize {
+        let first = own - own % SET;
+        let mut set = first..first + SET;
+        let is_it = |place: &usize| self.callers.get(*place).is_some_and(|known| known.0 == id);
+        set.find(is_it).unwrap_or(usize::MAX)
     }
 
     pub(super) fn keep_caller(&mut self, id: u32, caller: Option<FunctionId>) {
         let all = self.callers.len();
         if all == 0 {
             self.callers.resize(CALLERS, (0, NOBODY));
-        } else if self.replaced > all / 2 && all < MOST_CALLERS {
+        } else if self.replaced > all / 16 && all < MOST_CALLERS {
             let larger = vec![(0, NOBODY); all * 2];
-            for (id, caller) in std::mem::replace(&mut self.callers, larger) {
-                self.callers[slot(id, all * 2)] = (id, caller);
-            }
             self.replaced = 0;
+            for known in std::mem::replace(&mut self.callers, larger) {
+                self.put_caller(known);
+            }
         }
-        let all = self.callers.len();
-        let place = &mut self.callers[slot(id, all)];
-        self.replaced += usize::from(place.0 != 0 && place.0 != id);
-        *place = (id, caller.unwrap_or(NOBODY));
+        self.put_caller((id, caller.unwrap_or(NOBODY)));
+    }
+
+    /// Where it belongs, or where there is room beside.
+    fn put_caller(&mut self, known: (u32, FunctionId)) {
+        let own = slot(known.0, self.callers.len());
+        let place = [known.0, 0].into_iter().find_map(|id| {
+            let is_own = self.callers.get(own).is_some_and(|known| known.0 == id);
+            let place = if is_own { own } else { self.beside(own, id) };
+            (place != usize::MAX).then_some(place)
+        });
+        self.replaced += usize::from(place.is_none());
+        if let Some(place) = self.callers.get_mut(place.unwrap_or(own)) {
+            *place = known;
+        }
     }
 }
 
