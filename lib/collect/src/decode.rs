@@ -14,6 +14,7 @@
 //! | [`book`], [`process`], [`module`], `callers.rs` | which function an address or id concerns |
 //! | `familiar.rs` | calls in order in a row, of sites that were met before |
 //! | `ordered.rs`, `open.rs` | calls that are recorded in order: their times, and their ends |
+//! | `open/quick.rs` | the same ends, where nothing special is to be said of them |
 //! | `counted.rs` | calls in order that are counted, and nothing else |
 //! | [`mixed`] | the ends of calls where some are in order and others have stamps |
 //! | `without_end.rs` | why calls have no recorded end |

@@ -17,7 +17,7 @@ use crate::model::{Entry, FunctionId, StreamId};
 use crate::step::{LONG_TIME, SHORT_TIMES, Step, TWO_BYTE_TIMES};
 
 pub use burst::Burst;
-pub use order::{Run, Span};
+pub use order::{Run, Span, Word};
 
 /// Events after which a block is packed.
 const BLOCK_EVENTS: usize = 32 << 10;

@@ -46,6 +46,13 @@ impl Symbol {
         Self(u64::from(number) << NUMBER_SHIFT | returned << WHAT_BITS | what as u64)
     }
 
+    /// The same of a call without a time, or of a jump that goes on with one.
+    #[inline(always)]
+    pub fn of_call(returned: usize, callee: u32, goes_on: bool) -> Self {
+        let what = [What::Call, What::Tail][usize::from(goes_on)];
+        Self::new(what, returned, callee)
+    }
+
     /// As it is written.
     #[inline(always)]
     pub fn bits(self) -> u64 {
@@ -91,6 +98,37 @@ impl Symbol {
     }
 }
 
+#[inline(always)]
+fn slot(last: u32, before: u32) -> usize {
+    let mixed = last.wrapping_mul(0x9e37_79b1) ^ before.wrapping_mul(0x85eb_ca6b);
+    (mixed >> 20) as usize % SLOTS
+}
+
+/// The table while several symbols come in a row, with what stands in registers beside it.
+pub struct Row<'a> {
+    table: &'a mut [Symbol; SLOTS],
+    last: u32,
+    before: u32,
+}
+
+impl Row<'_> {
+    /// As [`Foretold::came`], of a symbol that says all by itself.
+    #[inline(always)]
+    pub fn came(&mut self, symbol: Symbol) -> bool {
+        let known = &mut self.table[slot(self.last, self.before)];
+        let is_foretold = *known == symbol;
+        *known = symbol;
+        (self.before, self.last) = (self.last, symbol.0 as u32);
+        is_foretold
+    }
+
+    /// The last two.
+    #[inline]
+    pub fn last(&self) -> (u32, u32) {
+        (self.before, self.last)
+    }
+}
+
 /// The table.
 #[derive(Clone)]
 pub struct Foretold {
@@ -117,8 +155,7 @@ impl Foretold {
 
     #[inline(always)]
     fn slot(&self) -> usize {
-        let mixed = self.last.wrapping_mul(0x9e37_79b1) ^ self.before.wrapping_mul(0x85eb_ca6b);
-        (mixed >> 20) as usize % SLOTS
+        slot(self.last, self.before)
     }
 
     /// What comes next, if it is as last time; `None`: nothing has come here before.
@@ -126,6 +163,22 @@ impl Foretold {
     pub fn expected(&self) -> Option<Symbol> {
         let symbol = self.table[self.slot()];
         (symbol != Symbol::NONE).then_some(symbol)
+    }
+
+    /// For several symbols in a row.
+    #[inline]
+    pub fn row(&mut self) -> Row<'_> {
+        Row {
+            table: &mut self.table,
+            last: self.last,
+            before: self.before,
+        }
+    }
+
+    /// They have come, and these were the last two of all.
+    #[inline]
+    pub fn end_row(&mut self, (before, last): (u32, u32)) {
+        (self.before, self.last) = (before, last);
     }
 
     /// This has come; says whether it was foretold. A symbol that says not all by itself never is.

@@ -35,12 +35,13 @@ pub mod values;
 mod writer;
 
 pub use decoder::{Block, EventIter, OpenFrame};
-pub use encoder::{Burst, Run, Span, StreamEncoder};
+pub use encoder::{Burst, Run, Span, StreamEncoder, Word};
 pub use error::{Malformed, TraceError};
 pub use globs::{check as check_pattern, glob_matches, is_pattern};
 pub use graph::{Edge, Graph, Pair};
 pub use graph_names::{GraphNames, Linkage};
 pub use histogram::Histogram;
+pub use mirror::Begun;
 pub use model::{
     Clock, Entry, Event, ExitStatus, Function, FunctionId, Header, Module, ModuleId, SYSTEM_CALLS,
     StreamId, StreamInfo,
@@ -55,7 +56,7 @@ pub use replay::{
 };
 pub use ring::{Dropped, RingFile, Snapshot, TraceFile};
 pub use sources::{CallPlace, SourceLine, Sources, call_words};
-pub use spread::{Spread, end_between};
+pub use spread::{Spread, end_between, part_between};
 pub use stats::{FunctionStats, Stats};
 pub use summary::{
     BUDGET_ASKED, BUDGET_COUNTS, BUDGET_HOST, BUDGET_SPENT, BUDGET_SPENT_AT_START, Section,

@@ -62,6 +62,25 @@ impl Frame {
     }
 }
 
+/// A call that has begun, or a function that the running one has gone on as.
+#[derive(Clone, Copy)]
+pub struct Begun(Frame);
+
+impl Begun {
+    /// Of this function.
+    #[inline(always)]
+    pub fn new(callee: FunctionId, goes_on: bool) -> Self {
+        let entry = [Entry::Call, Entry::Tail][usize::from(goes_on)];
+        Self(Frame::new(callee.0.min(FUNCTION_LIMIT - 1), entry))
+    }
+}
+
+impl Default for Begun {
+    fn default() -> Self {
+        Self::new(FunctionId(0), false)
+    }
+}
+
 /// Open frames and predictions of one stream.
 #[derive(Clone)]
 pub struct Mirror {
@@ -138,10 +157,10 @@ impl Mirror {
         hit
     }
 
-    /// So many call frames end with what is above them, and then one is opened, or the running
-    /// function goes on as this one: for who needs no predictions.
-    #[inline(always)]
-    pub fn go_on(&mut self, returned: usize, function: u32, is_tail: bool) {
+    /// So many call frames end with what is above them, and then these are opened: for who needs no
+    /// predictions.
+    #[inline]
+    pub fn go_on(&mut self, returned: usize, begun: &[Begun]) {
         // Most often none or some that are plain.
         let left = self.frames.len().wrapping_sub(returned);
         let ended = self.frames.get(left..);
@@ -153,11 +172,11 @@ impl Mirror {
             }
             false => self.leave(returned),
         }
-        if is_tail {
-            self.bound_chain();
-            self.frames.push(Frame::new(function, Entry::Tail));
-        } else {
-            self.frames.push(Frame::new(function, Entry::Call));
+        for begun in begun {
+            if begun.0.is(Entry::Tail) {
+                self.bound_chain();
+            }
+            self.frames.push(begun.0);
         }
     }
 

@@ -17,6 +17,7 @@ pub struct Spread {
 
 impl Spread {
     /// So many, between two times in ticks of which the later is not before the earlier.
+    #[inline]
     pub fn new(from: u64, to: u64, moments: u64) -> Self {
         let all = to.saturating_sub(from);
         let fraction_bits = all.leading_zeros().min(FRACTION_BITS);
@@ -40,13 +41,18 @@ impl Spread {
 /// later one, which they leave out.
 #[inline]
 pub fn end_between(earlier: u64, later: u64, number: u64, ends: u64) -> u64 {
+    earlier + part_between(earlier, later, ends) * number
+}
+
+/// So far from each other are so many ends.
+#[inline]
+pub fn part_between(earlier: u64, later: u64, ends: u64) -> u64 {
     let all = later.saturating_sub(earlier);
-    let passed = match ends {
-        1 => all / 2,
+    match ends {
         // All there may be are many, but so are ticks.
-        _ => all / (ends + 1) * number,
-    };
-    earlier + passed
+        2.. => all / ends.saturating_add(1),
+        _ => all / 2,
+    }
 }
 
 #[cfg(test)]

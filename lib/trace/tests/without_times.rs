@@ -1,8 +1,8 @@
 //! Runs of calls without times, told between other events, come out of the reader as what they are.
 
 use sptrace_trace::{
-    Entry, Event, FunctionId, Header, Item, Span, Spread, StreamEncoder, StreamInfo, Summary,
-    TraceReader, TraceWriter, end_between,
+    Begun, Entry, Event, FunctionId, Header, Item, Run, Span, Spread, StreamEncoder, StreamInfo,
+    Summary, TraceReader, TraceWriter, Word, end_between,
 };
 
 struct XorShift(u64);
@@ -24,11 +24,13 @@ struct Told {
     depth: u64,
     /// A program goes through the same calls again and again.
     pattern: Vec<(usize, u32, bool)>,
+    /// Calls are told in words as far as that can be.
+    in_words: bool,
     expected: Vec<Event>,
 }
 
 impl Told {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, in_words: bool) -> Self {
         let mut random = XorShift(seed);
         let pattern = (0..60).map(|_| {
             let returned = [0, 0, 1, 1, 1, 2, 3, 40][random.below(8) as usize];
@@ -37,6 +39,7 @@ impl Told {
         });
         Self {
             pattern: pattern.collect(),
+            in_words,
             random,
             tsc: 5000,
             depth: 0,
@@ -94,9 +97,14 @@ impl Told {
         for calls in [first, second] {
             self.between(from, to);
             let mut run = encoder.run();
-            for n in 0..calls {
-                let (returned, callee, is_tail) = self.next(n as usize);
-                run.call(returned, callee, is_tail);
+            let told: Vec<_> = (0..calls).map(|n| self.next(n as usize)).collect();
+            match self.in_words {
+                true => in_words(&mut run, &told),
+                false => told
+                    .iter()
+                    .for_each(|told| run.call(told.0, told.1, told.2)),
+            }
+            for (n, (returned, callee, is_tail)) in (0..).zip(told) {
                 let tsc = spread.at(before + n + 1).max(self.tsc);
                 let since = spread.at(before + n);
                 self.expect((since, tsc), returned, callee, is_tail);
@@ -143,7 +151,38 @@ impl Told {
     }
 }
 
-fn told(seed: u64, rounds: usize) -> (Vec<u8>, Vec<Event>) {
+/// Tells of calls, before which so many return, by words where they have room.
+fn in_words(run: &mut Run<'_>, mut calls: &[(usize, FunctionId, bool)]) {
+    while let [(returned, callee, is_tail), others @ ..] = calls {
+        let mut word = run.word().expect("a run is short");
+        let room = word.room();
+        let (mut ended, mut begun, mut older) = (0, Vec::new(), Vec::new());
+        let fits = |call: &&(usize, FunctionId, bool)| call.0 <= Word::MOST_RETURNED;
+        let fitting = calls.iter().take_while(fits).take(room).count();
+        for (returned, callee, is_tail) in &calls[..fitting] {
+            word.call(*returned, *callee, *is_tail);
+            for _ in 0..*returned {
+                let left = older.pop();
+                ended += usize::from(left.is_none());
+                begun.truncate(left.unwrap_or(0));
+            }
+            if !is_tail {
+                older.push(begun.len());
+            }
+            begun.push(Begun::new(*callee, *is_tail));
+        }
+        let taken = word.end();
+        assert_eq!(taken.calls, fitting);
+        run.took(taken, ended, &begun);
+        calls = &calls[fitting..];
+        if fitting == 0 {
+            run.call(*returned, *callee, *is_tail);
+            calls = others;
+        }
+    }
+}
+
+fn told(seed: u64, rounds: usize, in_words: bool) -> (Vec<u8>, Vec<Event>) {
     let header = Header {
         start_tsc: 1000,
         ..Header::default()
@@ -151,7 +190,7 @@ fn told(seed: u64, rounds: usize) -> (Vec<u8>, Vec<Event>) {
     let mut writer = TraceWriter::create(Vec::new(), &header).unwrap();
     let stream = writer.stream(&StreamInfo::default()).unwrap();
     let mut encoder = writer.encoder(stream);
-    let mut told = Told::new(seed);
+    let mut told = Told::new(seed, in_words);
     // Not yet in such a block.
     encoder.enter(told.tsc, FunctionId(1));
     told.expect((told.tsc, told.tsc), 0, FunctionId(1), false);
@@ -174,7 +213,8 @@ fn told(seed: u64, rounds: usize) -> (Vec<u8>, Vec<Event>) {
 #[test]
 fn runs_and_what_is_between_them_survive() {
     for seed in 1..6 {
-        let (bytes, expected) = told(seed, 1500);
+        let (bytes, expected) = told(seed, 1500, true);
+        assert!(bytes == told(seed, 1500, false).0, "words of seed {seed}");
         let mut reader = TraceReader::new(&bytes[..]).unwrap();
         let (mut read, mut events, mut blocks) = (0, 0, 0);
         let mut open = Vec::new();

@@ -375,6 +375,15 @@ impl AddressBook {
         Some(module.function(caller.svma, names))
     }
 
+    /// The same, if that function is named already; inside: nobody knows it.
+    pub(super) fn known_caller(&self, from: CalledFrom) -> Option<Option<FunctionId>> {
+        let module = self.modules.get(from.module)?;
+        match module.caller(from.offset) {
+            Some(caller) => module.named(caller.svma).map(Some),
+            None => Some(None),
+        }
+    }
+
     /// The functions that change coroutines in the module that a call is made from.
     pub(super) fn switching(&self, from: CalledFrom) -> Vec<FunctionId> {
         let module = self.modules.get(from.module);

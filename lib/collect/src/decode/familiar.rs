@@ -7,10 +7,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use sptrace_trace::{FunctionId, Span, Spread};
+use sptrace_trace::{FunctionId, Run, Span, Spread, Word};
 use sptrace_wire::record::CONTROL_IDS;
 
-use super::book::AddressBook;
+use super::book::{AddressBook, CalledFrom};
 use super::mixed::How;
 use super::module::PLACE_INDIRECT;
 use super::open::{Ended, Made, Open};
@@ -21,6 +21,8 @@ use super::{Cursor, Decoder};
 /// Sites that are kept at hand at first, and at most; powers of two. Most threads use few.
 const SITES: usize = 1 << 12;
 const MOST_SITES: usize = 1 << 16;
+/// So many are looked at for one.
+const SET: usize = 4;
 /// Beside the number of a callee: its call is a jump; it is called through a pointer, and the entry
 /// of its site and of its address says more.
 const TAIL: u32 = 1 << 31;
@@ -59,8 +61,27 @@ impl Familiar {
 
     #[inline(always)]
     fn at(&self, id: u32, low: u32) -> Option<Site> {
-        let site = self.sites.get(slot(id, low, self.sites.len()))?;
-        (site.id == id && site.low == low).then_some(*site)
+        let own = slot(id, low, self.sites.len());
+        let is_there = self.sites.get(own)?.is_of(id, low);
+        let place = match is_there {
+            true => own,
+            false => self.beside(own, id, low),
+        };
+        self.sites.get(place).copied()
+    }
+
+    /// The place of one that had to go to another place of its set; none has it otherwise.
+    #[inline(never)]
+    fn beside(&self, own: usize, id: u32, low: u32) -> usize {
+        let mut set = self.set(own).iter();
+        let way = set.position(|site| site.is_of(id, low));
+        way.map_or(usize::MAX, |way| own - own % SET + way)
+    }
+
+    /// The places that are looked at beside this one: they come from memory at once.
+    fn set(&self, slot: usize) -> &[Site] {
+        let first = slot - slot % SET;
+        self.sites.get(first..first + SET).unwrap_or_default()
     }
 
     #[inline(never)]
@@ -68,18 +89,30 @@ impl Familiar {
         let all = self.sites.len();
         if all == 0 {
             self.sites.resize(SITES, Site::NONE);
-        } else if self.replaced > all / 2 && all < MOST_SITES {
+        } else if self.replaced > all / 16 && all < MOST_SITES {
             let larger = vec![Site::NONE; all * 2];
-            for site in std::mem::replace(&mut self.sites, larger) {
-                self.sites[slot(site.id, site.low, all * 2)] = site;
-            }
             self.replaced = 0;
+            for site in std::mem::replace(&mut self.sites, larger) {
+                self.put(site);
+            }
         }
-        let all = self.sites.len();
-        let place = &mut self.sites[slot(site.id, site.low, all)];
-        let is_other = place.id != 0 && (place.id, place.low) != (site.id, site.low);
-        self.replaced += usize::from(is_other);
-        *place = site;
+        self.put(site);
+    }
+
+    /// Where it belongs, or where there is room beside.
+    fn put(&mut self, site: Site) {
+        let slot = slot(site.id, site.low, self.sites.len());
+        let is_free = |place: &Site| place.id == 0 || place.is_of(site.id, site.low);
+        let is_own = self.sites.get(slot).is_some_and(is_free);
+        let free = self.set(slot).iter().position(is_free);
+        let place = match free {
+            Some(way) if !is_own => slot - slot % SET + way,
+            _ => slot,
+        };
+        self.replaced += usize::from(free.is_none());
+        if let Some(place) = self.sites.get_mut(place) {
+            *place = site;
+        }
     }
 }
 
@@ -91,6 +124,11 @@ impl Site {
         callee: 0,
         caller: NOBODY,
     };
+
+    #[inline(always)]
+    fn is_of(&self, id: u32, low: u32) -> bool {
+        self.id == id && self.low == low
+    }
 }
 
 #[inline(always)]
@@ -197,6 +235,7 @@ impl<S: Sink> Decoder<'_, S> {
             return (0, Stop::Closer);
         };
         let stop = loop {
+            *at = words(&mut run, open, familiar, halves, *at);
             let Some([stack, id, ..]) = halves.get(*at..) else {
                 break Stop::Other;
             };
@@ -241,8 +280,19 @@ impl<S: Sink> Decoder<'_, S> {
     /// Where the row of calls in order from `at` on ends, and how many there are.
     fn count_in_order(&self, halves: &[AtomicU32], mut at: usize) -> (usize, u64) {
         let mut calls = 0;
-        while let Some((_, length)) = self.look_up_in_order(halves, at) {
-            (at, calls) = (at + length, calls + 1);
+        while let [stack, id, ..] = halves.get(at..).unwrap_or_default() {
+            let (stack, id) = (stack.load(Ordering::Relaxed), id.load(Ordering::Relaxed));
+            let is_written = stack != 0 && id >= CONTROL_IDS;
+            // Of sites that were met it is at hand, and will be needed.
+            at += match self.cursor.familiar.at(id, 0).filter(|_| is_written) {
+                Some(site) if site.callee == THROUGH => 3,
+                Some(_) => 2,
+                None => match self.look_up_in_order(halves, at) {
+                    Some((_, length)) => length,
+                    None => break,
+                },
+            };
+            calls += 1;
         }
         (at, calls)
     }
@@ -251,6 +301,60 @@ impl<S: Sink> Decoder<'_, S> {
         self.look_up_in_order(halves, at)
             .map_or(2, |(_, length)| length)
     }
+}
+
+/// Takes calls from `at` on as long as each is from a site that was met, and nothing else follows
+/// from it than that some have returned; gives where that is.
+#[inline]
+fn words(
+    run: &mut Run<'_>,
+    open: &mut Open,
+    familiar: &Familiar,
+    halves: &[AtomicU32],
+    mut at: usize,
+) -> usize {
+    while let Some(mut word) = run.word() {
+        let room = word.room();
+        let Some(mut quick) = open.quick(room) else {
+            return at;
+        };
+        let before = quick.length();
+        for _ in 0..room {
+            let Some([stack, id, ..]) = halves.get(at..) else {
+                break;
+            };
+            let (stack, id) = (stack.load(Ordering::Relaxed), id.load(Ordering::Relaxed));
+            if stack == 0 || id < CONTROL_IDS {
+                break;
+            }
+            let Some(mut site) = familiar.at(id, 0) else {
+                break;
+            };
+            if site.callee == THROUGH {
+                let low = halves.get(at + 2).map(|low| low.load(Ordering::Relaxed));
+                match low.and_then(|low| familiar.at(id, low)) {
+                    Some(through) if through.low != 0 => site = through,
+                    _ => break,
+                }
+            }
+            let callee = FunctionId(site.callee & !TAIL);
+            let is_tail = site.callee & TAIL != 0;
+            let most = Word::MOST_RETURNED;
+            let ended = quick.call(stack, (callee, is_tail), FunctionId(site.caller), most);
+            let Some(ended) = ended else {
+                break;
+            };
+            word.call(ended.calls, callee, ended.goes_on);
+            at += if site.low == 0 { 2 } else { 3 };
+        }
+        let taken = word.end();
+        let (left, ended) = quick.end(before);
+        run.took(taken, ended, open.end_quick(left));
+        if taken.calls < room {
+            break;
+        }
+    }
+    at
 }
 
 /// What sites are looked up in.
@@ -287,7 +391,12 @@ impl Known<'_> {
             class.is_some_and(|class| *class != 0)
         };
         let callee = callee.filter(|callee| callee.0 < THROUGH && !is_watched(callee));
-        let (Some(callee), Some(caller)) = (callee, open.caller(id)) else {
+        let caller = open.caller(id).or_else(|| {
+            let (area, offset) = self.areas.find(id)?;
+            let module = area.module;
+            self.book.known_caller(CalledFrom { module, offset })
+        });
+        let (Some(callee), Some(caller)) = (callee, caller) else {
             return Err(Stop::Closer);
         };
         let site = Site {

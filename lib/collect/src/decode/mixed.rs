@@ -39,6 +39,7 @@ pub struct Length {
 
 impl Length {
     /// And these.
+    #[inline]
     pub fn add(&mut self, other: Self) {
         self.stamped = self.stamped.saturating_add(other.stamped);
         self.in_order = self.in_order.saturating_add(other.in_order);
@@ -148,6 +149,15 @@ impl Ends {
             Some(None) => End::Known,
             None => End::Earlier,
         }
+    }
+
+    /// One more than the number of the innermost frame whose end is told. `None`: of others it
+    /// matters, too, how they end.
+    #[inline]
+    pub(super) fn last_told(&self) -> Option<usize> {
+        let is_plain = self.open == 0 && self.ended.is_empty() && !self.is_measured();
+        let known = self.told.iter().rev().find_map(|told| *told);
+        is_plain.then_some(known.map_or(0, |at| at + 1))
     }
 
     /// What was told of is gone.

@@ -5,7 +5,9 @@
 //! its caller. Also which have, where the agent tells the ends of some ([`super::mixed`]). Must not
 //! know records and times, but hands these on.
 
-use sptrace_trace::FunctionId;
+mod quick;
+
+use sptrace_trace::{Begun, FunctionId};
 
 use super::mixed::{End, Ends, How, Length};
 use super::module::Place;
@@ -19,6 +21,8 @@ const LOOKED_AT: usize = 64;
 /// few, and there may be many threads.
 const CALLERS: usize = 1 << 13;
 const MOST_CALLERS: usize = 1 << 16;
+/// So many of them are looked at for one: they come from memory at once.
+const SET: usize = 8;
 /// The function of a site whose function nobody knows.
 const NOBODY: FunctionId = FunctionId(u32::MAX);
 
@@ -38,6 +42,13 @@ struct Frame {
 const HOW_BITS: u32 = 2;
 
 impl Frame {
+    /// No frame.
+    const NONE: Self = Self {
+        place: 0,
+        function: NOBODY,
+        begun: 0,
+    };
+
     #[inline]
     fn of(made: &Made) -> Self {
         Self {
@@ -82,10 +93,31 @@ pub(super) struct Made {
     pub(super) how: How,
 }
 
+/// The first place holds the second, on one stack.
+#[inline(always)]
+fn is_above(place: u32, other: u32) -> bool {
+    place.wrapping_sub(other).wrapping_sub(1) < SAME_STACK_BYTES - 1
+}
+
+/// The innermost of these lie inside of the caller's, so many on this stack, as far as it is one
+/// of them.
+#[inline(never)]
+fn above_caller(frames: &[Frame], place: u32, caller: Option<FunctionId>) -> usize {
+    let Some(caller) = caller else {
+        return 0;
+    };
+    let looked_at = frames.iter().rev().take(LOOKED_AT);
+    let mut looked_at = looked_at.take_while(|open| open.is_near(place));
+    let returned = looked_at.position(|open| open.function == caller);
+    returned.unwrap_or(0)
+}
+
 /// The calls that are open, the innermost last.
 #[derive(Clone, Default)]
 pub(super) struct Open {
     frames: Vec<Frame>,
+    /// From this one on all are on one stack, each deeper than the one before.
+    stack_from: usize,
     /// When the last of them began or ended: what has ended since did so later.
     pub(super) last_tsc: u64,
     /// Of the function that is told of next.
@@ -104,6 +136,8 @@ pub(super) struct Open {
     pub(super) looked_up: Vec<Looked>,
     /// Where some calls are recorded with stamps.
     pub(super) ends: Option<Ends>,
+    /// What begins while calls come in a row. Its memory serves again.
+    begun: Vec<Begun>,
     /// Events that wait while records are read that need no thought.
     pub(super) row: Row,
 }
@@ -218,12 +252,28 @@ impl Open {
             }
         }
         self.frames.truncate(open);
+        if open <= self.stack_from && open > 0 {
+            self.find_stack();
+        }
+    }
+
+    /// Another stack is the innermost one.
+    #[cold]
+    #[inline(never)]
+    fn find_stack(&mut self) {
+        let is_deeper = |pair: &[Frame]| is_above(pair[0].place, pair[1].place);
+        let change = self.frames.windows(2).rposition(|pair| !is_deeper(pair));
+        self.stack_from = change.map_or(0, |at| at + 1);
     }
 
     #[inline(always)]
     fn push(&mut self, made: &Made) {
         if let Some(ends) = &mut self.ends {
             ends.begin(self.frames.len(), made.how);
+        }
+        let is_deeper = |top: &Frame| is_above(top.place, made.place);
+        if !self.frames.last().is_some_and(is_deeper) {
+            self.stack_from = self.frames.len();
         }
         self.frames.push(Frame::of(made));
     }
@@ -282,7 +332,7 @@ impl Open {
             && let Some(top) = self.frames[..open].last()
             && Some(top.function) != made.caller
         {
-            open -= self.above_caller(open, place, made.caller);
+            open -= above_caller(&self.frames[..open], place, made.caller);
         }
         self.keep(open, made.tsc);
         self.push(&made);
@@ -351,41 +401,54 @@ impl Open {
         all - self.frames.len()
     }
 
-    /// Of the outermost `open` calls so many on this stack lie inside of the caller's, as far as it
-    /// is one of them.
-    #[inline(never)]
-    fn above_caller(&self, open: usize, place: u32, caller: Option<FunctionId>) -> usize {
-        let Some(caller) = caller else {
-            return 0;
-        };
-        let looked_at = self.frames[..open].iter().rev().take(LOOKED_AT);
-        let mut looked_at = looked_at.take_while(|open| open.is_near(place));
-        let returned = looked_at.position(|open| open.function == caller);
-        returned.unwrap_or(0)
-    }
-
     /// In which function the site with this id lies, if that is at hand: none if nobody knows.
     #[inline(always)]
     pub(super) fn caller(&self, id: u32) -> Option<Option<FunctionId>> {
-        let (known, caller) = self.callers.get(slot(id, self.callers.len()))?;
-        (*known == id).then_some(Some(*caller).filter(|caller| *caller != NOBODY))
+        let own = slot(id, self.callers.len());
+        let is_there = self.callers.get(own)?.0 == id;
+        let place = match is_there {
+            true => own,
+            false => self.beside(own, id),
+        };
+        let (_, caller) = self.callers.get(place)?;
+        Some(Some(*caller).filter(|caller| *caller != NOBODY))
+    }
+
+    /// The place of a caller that had to go to another place of its set; none has it otherwise.
+    #[inline(never)]
+    fn beside(&self, own: usize, id: u32) -> usize {
+        let first = own - own % SET;
+        let mut set = first..first + SET;
+        let is_it = |place: &usize| self.callers.get(*place).is_some_and(|known| known.0 == id);
+        set.find(is_it).unwrap_or(usize::MAX)
     }
 
     pub(super) fn keep_caller(&mut self, id: u32, caller: Option<FunctionId>) {
         let all = self.callers.len();
         if all == 0 {
             self.callers.resize(CALLERS, (0, NOBODY));
-        } else if self.replaced > all / 2 && all < MOST_CALLERS {
+        } else if self.replaced > all / 16 && all < MOST_CALLERS {
             let larger = vec![(0, NOBODY); all * 2];
-            for (id, caller) in std::mem::replace(&mut self.callers, larger) {
-                self.callers[slot(id, all * 2)] = (id, caller);
-            }
             self.replaced = 0;
+            for known in std::mem::replace(&mut self.callers, larger) {
+                self.put_caller(known);
+            }
         }
-        let all = self.callers.len();
-        let place = &mut self.callers[slot(id, all)];
-        self.replaced += usize::from(place.0 != 0 && place.0 != id);
-        *place = (id, caller.unwrap_or(NOBODY));
+        self.put_caller((id, caller.unwrap_or(NOBODY)));
+    }
+
+    /// Where it belongs, or where there is room beside.
+    fn put_caller(&mut self, known: (u32, FunctionId)) {
+        let own = slot(known.0, self.callers.len());
+        let place = [known.0, 0].into_iter().find_map(|id| {
+            let is_own = self.callers.get(own).is_some_and(|known| known.0 == id);
+            let place = if is_own { own } else { self.beside(own, id) };
+            (place != usize::MAX).then_some(place)
+        });
+        self.replaced += usize::from(place.is_none());
+        if let Some(place) = self.callers.get_mut(place.unwrap_or(own)) {
+            *place = known;
+        }
     }
 }
 

@@ -23,11 +23,13 @@ const NAMED: u32 = 32;
 const _: () = assert!(ARENA_BYTES / (PlanSite::BYTES as u64) < 1 << (32 - KIND_BITS));
 
 impl Place {
+    #[inline]
     pub(super) fn of_site(kind: u8, site: u32) -> Self {
         Self(site << KIND_BITS | u32::from(kind))
     }
 
     /// The number of its site, or of its callee.
+    #[inline]
     pub(super) fn number(self) -> u32 {
         self.0 >> KIND_BITS
     }

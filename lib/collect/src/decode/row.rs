@@ -5,7 +5,7 @@
 //! would cost more than its events. So a [`Row`] goes on over many of them, and has among its
 //! events where the time begins that some were spread over. Must not know records.
 
-use sptrace_trace::end_between;
+use sptrace_trace::{end_between, part_between};
 
 use super::module::Place;
 use super::sink::{Plain, Sink};
@@ -75,10 +75,12 @@ impl Row {
         let since = since.max(self.high << 32);
         let events = self.events.get_mut(self.length..self.length + returned + 1);
         if let Some([returns @ .., last]) = events {
-            let ends = returned as u64;
-            for (event, number) in returns.iter_mut().zip(1..) {
-                let stamp = end_between(since, tsc, number, ends) as u32;
-                let place = Place::exit();
+            // As `end_between` says of each.
+            let part = part_between(since, tsc, returned as u64);
+            let mut ended = since;
+            for event in returns {
+                ended += part;
+                let (stamp, place) = (ended as u32, Place::exit());
                 *event = Plain { stamp, place };
             }
             let (stamp, place) = (tsc as u32, entry);

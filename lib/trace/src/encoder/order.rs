@@ -7,7 +7,8 @@
 
 use super::burst::{MAX_OPERAND_BYTES, put_operand, put_time};
 use super::*;
-use crate::foretell::{Foretold, Symbol, What};
+use crate::foretell::{Foretold, MOST_RETURNED, Row, Symbol, What};
+use crate::mirror::Begun;
 
 /// So many events at most are in a run: what a reader has to tell of a block is bounded.
 const MAX_RUN_EVENTS: usize = 1 << 16;
@@ -21,6 +22,8 @@ pub(super) struct Coding {
     symbols: usize,
     /// Of each symbol whether it was foretold; the last word is not whole.
     hits: Vec<u64>,
+    /// Those of a word that were not.
+    missed: [u64; WORD],
     spans: Vec<u8>,
 }
 
@@ -30,6 +33,7 @@ impl Coding {
             foretold: Foretold::new(),
             symbols: 0,
             hits: Vec::new(),
+            missed: [0; WORD],
             spans: Vec::new(),
         }
     }
@@ -132,11 +136,53 @@ impl<'a> Run<'a> {
         }
         let open = encoder.calls_open.saturating_sub(returned as u32);
         encoder.calls_open = open + u32::from(!is_tail);
-        encoder.mirror.go_on(returned, function, is_tail);
+        encoder
+            .mirror
+            .go_on(returned, &[Begun::new(callee, is_tail)]);
         encoder.events += returned + 1;
         self.calls += 1;
         self.events += returned + 1;
         if coding.symbols.is_multiple_of(WORD) {
+            self.end_word();
+        }
+    }
+
+    /// For calls in a row; `None`: there may be no room.
+    #[inline]
+    pub fn word(&mut self) -> Option<Word<'_>> {
+        let coding = &mut *self.coding;
+        let bit = coding.symbols % WORD;
+        let has_room = self.events + (WORD - bit) * (Word::MOST_RETURNED + 1) < MAX_RUN_EVENTS;
+        has_room.then_some(Word {
+            row: coding.foretold.row(),
+            missed: &mut coding.missed,
+            taken: Taken {
+                bit,
+                ..Taken::default()
+            },
+        })
+    }
+
+    /// These calls have come: by them so many have ended that were open before, and these have
+    /// begun and are open.
+    #[inline]
+    pub fn took(&mut self, taken: Taken, ended: usize, begun: &[Begun]) {
+        let (encoder, coding) = (&mut *self.encoder, &mut *self.coding);
+        let Taken { calls, returns, .. } = taken;
+        self.hits |= taken.hits;
+        coding.foretold.end_row(taken.last);
+        coding.symbols += calls;
+        for symbol in coding.missed.iter().take(taken.missed) {
+            let operands = &mut encoder.operands[encoder.operands_length..];
+            encoder.operands_length += put_operand(operands, true, *symbol);
+        }
+        encoder.mirror.go_on(ended, begun);
+        let open = encoder.calls_open as usize + calls - taken.tails;
+        encoder.calls_open = open.saturating_sub(returns) as u32;
+        encoder.events += calls + returns;
+        self.calls += calls as u64;
+        self.events += calls + returns;
+        if coding.symbols.is_multiple_of(WORD) && calls > 0 {
             self.end_word();
         }
     }
@@ -157,6 +203,64 @@ impl<'a> Run<'a> {
         }
         self.encoder.order = Some(self.coding);
         self.calls
+    }
+}
+
+/// Calls that come in a row in a [`Run`]: what is kept of them stands in registers.
+pub struct Word<'a> {
+    row: Row<'a>,
+    missed: &'a mut [u64; WORD],
+    taken: Taken,
+}
+
+/// What is known of the calls in a [`Word`].
+#[derive(Clone, Copy, Default)]
+pub struct Taken {
+    /// How many there are.
+    pub calls: usize,
+    returns: usize,
+    tails: usize,
+    hits: u64,
+    bit: usize,
+    missed: usize,
+    last: (u32, u32),
+}
+
+impl Word<'_> {
+    /// At most so many may return before a call.
+    pub const MOST_RETURNED: usize = MOST_RETURNED as usize - 1;
+
+    /// There is room for so many calls.
+    #[inline]
+    pub fn room(&self) -> usize {
+        WORD - self.taken.bit
+    }
+
+    /// So many calls return, for which [`Self::room`] was, and then one begins, or the running one
+    /// goes on as `callee`.
+    #[inline(always)]
+    pub fn call(&mut self, returned: usize, callee: FunctionId, goes_on: bool) {
+        let symbol = Symbol::of_call(returned, callee.0.min(FUNCTION_LIMIT - 1), goes_on);
+        let is_foretold = self.row.came(symbol);
+        let taken = &mut self.taken;
+        if let Some(missed) = self.missed.get_mut(taken.missed) {
+            *missed = symbol.bits();
+        }
+        taken.missed += usize::from(!is_foretold);
+        taken.hits |= u64::from(is_foretold) << (taken.bit % WORD);
+        taken.bit += 1;
+        taken.calls += 1;
+        taken.returns += returned;
+        taken.tails += usize::from(goes_on);
+    }
+
+    /// All of them; to be given to [`Run::took`].
+    #[inline]
+    pub fn end(self) -> Taken {
+        Taken {
+            last: self.row.last(),
+            ..self.taken
+        }
     }
 }
 
@@ -252,7 +356,7 @@ impl StreamEncoder {
         let what = if is_tail { What::TailAt } else { What::CallAt };
         self.at(tsc, what, 0, function);
         self.calls_open += u32::from(!is_tail);
-        self.mirror.go_on(0, function, is_tail);
+        self.mirror.go_on(0, &[Begun::new(callee, is_tail)]);
         self.pack_if_full();
     }
 
