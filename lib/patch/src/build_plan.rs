@@ -261,14 +261,20 @@ impl PlanBuilder<'_> {
         self.links
             .extend(self.analysis.links_of(f).iter().take(LINKS_MAX));
         for site in self.analysis.sites_of(f) {
-            let plan = self.site(f, &site);
+            let mut plan = self.site(f, &site);
             if plan.form == SiteForm::Refused
-                && matches!(site.kind, SiteKind::TailDirect | SiteKind::TailConditional)
+                && (matches!(site.kind, SiteKind::TailDirect | SiteKind::TailConditional)
+                    || self.keeps_returns && site.kind == SiteKind::CallDirect)
                 && let Some(to) = self.analysis.function_at(site.target)
                 && self.links.len() < first_link as usize + LINKS_MAX
             {
-                // The jump is not seen, but what it leads to must be instrumented all the same.
+                // It is not seen, but what it leads to must be instrumented all the same.
                 self.links.push(to as u32);
+                plan.flags |= if self.keeps_returns {
+                    SITE_CALLEE_LINKED
+                } else {
+                    0
+                };
             }
             self.sites.push(plan);
         }

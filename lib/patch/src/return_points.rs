@@ -100,6 +100,8 @@ pub struct Patch {
     pub span: u8,
     /// How many of them are instructions that are moved; what follows is filling.
     pub moved: u8,
+    /// More than the first of them is overwritten.
+    pub of_several: bool,
     /// The slot's code, and what depends on where things lie.
     pub template: Vec<u8>,
     /// Bytes of the slot.
@@ -527,6 +529,8 @@ impl<'a> Finder<'a> {
         Some(Patch {
             span: u8::try_from(span).ok()?,
             moved: u8::try_from(moved_end - start).ok()?,
+            of_several: bytes > JUMP_BYTES
+                || run.ends.first().is_none_or(|end| end - start < bytes),
             slot_bytes: t.slot_bytes(),
             template: t.finish(original),
         })

@@ -60,6 +60,8 @@ pub struct Process {
     pub nobody: Link<Hot>,
     /// A function that uses gs itself was reached: see [`crate::record::end::gs_is_taken`].
     pub gs_wanted: Flag,
+    /// Functions may be running whose callers are not patched, as nobody saw them begin.
+    pub runs_unseen: Flag,
     /// Modules known.
     pub modules: [Module; MODULES],
     /// How many there are.
@@ -148,6 +150,7 @@ pub(crate) static PROCESS: Process = Process {
     blocks: Link::none(),
     nobody: Link::none(),
     gs_wanted: Flag::new(false),
+    runs_unseen: Flag::new(false),
     modules: [const { Module::none() }; MODULES],
     module_count: Half::new(0),
     loader: Word::new(0),

@@ -10,7 +10,7 @@ use crate::memory::table::{Module, UNTOUCHED};
 use crate::memory::{counters, state, stopped};
 use crate::patch::text;
 use crate::plans::patched::{Patch, Springboard};
-use crate::plans::{kept_acts, padding, payloads, plan, ready, slot};
+use crate::plans::{kept_acts, modules, padding, payloads, plan, ready, slot};
 use crate::routines::image;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
@@ -100,6 +100,24 @@ pub fn put_springboard(
     true
 }
 
+/// The end of a call is not seen, as its return point stays as it is: its slot says so.
+pub fn has_no_end(m: &Module, call: &PlanSite) {
+    let ids = m.plan().and_then(|plan| plan.ids(call));
+    let Some((entry, _)) = ids.filter(|_| call.form == SiteForm::Template) else {
+        return;
+    };
+    // Behind `jmp CALLEE` or `jmp [rsp-8]`.
+    let jump = if call.is_any(SITE_INDIRECT) {
+        4
+    } else {
+        JUMP_BYTES as u64
+    };
+    let mark = u64::from(call.slot) + u64::from(entry) + jump;
+    m.area().renew(mark, &[END_UNSEEN]);
+    state::control().kept[0].fetch_sub(1, Ordering::Relaxed);
+    state::control().kept[1].fetch_add(1, Ordering::Relaxed);
+}
+
 /// True if the bytes for the long jump of `point` lie in the patch of another of the return points
 /// `all`, which is in place or about to be.
 pub fn is_lent(m: &Module, point: &PlanSite, all: impl Iterator<Item = PlanSite>) -> bool {
@@ -117,7 +135,9 @@ pub fn is_lent(m: &Module, point: &PlanSite, all: impl Iterator<Item = PlanSite>
             let end = p.at + p.original.bytes().len() as u64;
             m.stands(p.at, p.original.bytes()) && !stopped::is_in_flight(p.at, end)
         };
-        m.stands(p.at, p.ours.bytes()) || is_about_to()
+        // A slot that could not be written has no call.
+        let is_written = modules::area(p.to).and_then(|area| area.code(p.to)) == Some([CALL]);
+        is_written && (m.stands(p.at, p.ours.bytes()) || is_about_to())
     })
 }
 

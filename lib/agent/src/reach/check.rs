@@ -3,8 +3,8 @@
 //! Given a module; looks whether its patches stand, and whether its code is that of the plan.
 //! Forgets what is not there any more. Under the propagation lock.
 
-use crate::memory::sys;
 use crate::memory::table::{INSTRUMENTED, Module, UNTOUCHED};
+use crate::memory::{counters, sys};
 use crate::patch::special;
 use crate::plans::patched::{Patch, Stands};
 use crate::plans::plan;
@@ -48,6 +48,13 @@ fn forget_patches(m: &Module) {
     special::install_specials(m);
 }
 
+/// True if of this site five bytes are changed, in which its patch is known.
+fn is_short(s: &PlanSite) -> bool {
+    use SiteForm::{Acts, Counted, Direct, Ordered, Template};
+    let is_kept = s.form == Template && s.is_any(SITE_KEEP_CALL) && s.span as usize == JUMP_BYTES;
+    matches!(s.form, Direct | Counted | Ordered | Acts) || is_kept && counters::keeps_returns()
+}
+
 /// A module that may have been unmapped, or mapped anew at the same place. If its patches are gone
 /// but its code is there, its functions count as never reached; if other code is there, or another
 /// file, it is gone. Of a file without patches the code says nothing.
@@ -69,14 +76,11 @@ pub fn check_module(m: &Module) {
     let (mut fresh, mut is_off) = (0, false);
     for (i, f) in plan::functions(m) {
         let sites = plan::sites_with_twins(m, f);
-        let is_short = |(s, _): &(PlanSite, _)| {
-            use SiteForm::{Acts, Counted, Direct, Ordered};
-            matches!(s.form, Direct | Counted | Ordered | Acts)
-        };
-        for (s, twin) in sites.filter(is_short) {
+        for (s, twin) in sites.filter(|(s, _)| is_short(s)) {
             let Some(p) = Patch::of_site(m, &s) else {
                 continue;
             };
+            let twin = twin.filter(|twin| !twin.is_return());
             let twin = twin.and_then(|twin| Patch::of_site(m, &twin));
             let begins = |p: &Patch, now: &[u8]| p.ours.bytes().get(..JUMP_BYTES) == Some(now);
             match sys::read::<JUMP_BYTES>(p.at) {

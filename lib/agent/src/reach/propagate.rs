@@ -4,14 +4,14 @@
 //! ([`crate::plans::ready::Reach`]). Under one lock, since two threads may reach the same function
 //! at once and the second must not run ahead unpatched. Must not know how a site is written.
 
-use crate::frames::shadow;
+use crate::frames::{handlers, shadow};
 use crate::memory::table::{INSTRUMENTED, Module, TAILS};
 use crate::memory::thread::Hot;
-use crate::memory::{lock, state, sys};
+use crate::memory::{counters, lock, state, sys};
 use crate::patch::{site, text};
 use crate::plans::ready::Reach;
 use crate::plans::{modules, plan, ready, slot};
-use crate::reach::{check, module};
+use crate::reach::{check, module, thread};
 use crate::record::{chunk, end};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
@@ -130,9 +130,11 @@ pub fn waited(hot: &Hot, since: u64) {
 /// [`crate::memory::table::INSTRUMENTED`] or [`crate::memory::table::TAILS`].
 pub fn reach_locked(target: u64, wanted: u8) -> Reach {
     let Some(m) = module::find(target) else {
+        state::process().runs_unseen.set(true);
         return Reach::Later;
     };
     let Some(plan) = m.plan() else {
+        state::process().runs_unseen.set(true);
         return Reach::Ready;
     };
     if m.doubtful.get() {
@@ -143,6 +145,10 @@ pub fn reach_locked(target: u64, wanted: u8) -> Reach {
         let h = plan.header();
         if offset < h.plt_start as u64 || offset >= h.plt_end as u64 {
             state::count_hole(hole::UNKNOWN_ENTRY);
+            let around = plan::function_around(m, target);
+            if around.is_none_or(|(_, f)| f.site_count > 0) {
+                state::process().runs_unseen.set(true);
+            }
         }
         return Reach::Ready;
     };
@@ -206,6 +212,9 @@ pub fn instrument(m: &Module, first: u32, wanted: u8) {
         if f.is_any(FN_USES_GS) {
             state::process().gs_wanted.set(true);
         }
+        if f.is_any(FN_MUTED | FN_UNRESOLVED) {
+            state::process().runs_unseen.set(true);
+        }
         if !f.is_any(FN_MUTED) {
             patch_sites(m, &f, (before, wanted), &mut batch);
             let lacking = |to: &u32| ![INSTRUMENTED, wanted].contains(&m.function(*to));
@@ -241,20 +250,37 @@ fn patch_sites(m: &Module, f: &PlanFunction, (before, wanted): (u8, u8), batch: 
     for s in plan::sites_of(m, *f) {
         let is_wanted = if s.is_any(SITE_TAIL) { tails } else { calls };
         if is_wanted {
+            if s.form == SiteForm::Refused && !s.is_any(SITE_TAIL | SITE_CALLEE_LINKED) {
+                state::process().runs_unseen.set(true);
+            }
             site::patch(m, &s, batch);
         }
     }
-    if calls {
-        // Those that lend room come before those that borrow it.
-        let points = || plan::twins_of(m, *f).map(|(_, twin)| twin);
-        let points = || points().filter(PlanSite::is_return);
-        for point in points().filter(|point| !point.borrows()) {
-            site::patch(m, &point, batch);
+    if calls && counters::keeps_returns() {
+        patch_returns(m, f, batch);
+    }
+}
+
+/// Adds the return points of a function to the batch. Where several instructions are overwritten,
+/// nobody may stand between them: who executes a function that has not been reached yet was called
+/// by code that is not seen, and goes on in another thread, or when a handler has ended.
+fn patch_returns(m: &Module, f: &PlanFunction, batch: &mut text::Batch) {
+    let is_handler = || thread::of_gs().is_none_or(|hot| handlers::may_run(hot.mask.get()));
+    let is_safe = !state::process().runs_unseen.get() || sys::alone() && !is_handler();
+    let points = || plan::twins_of(m, *f).filter(|(_, twin)| twin.is_return());
+    let may_be = |point: &PlanSite| is_safe || point.verdict != RETURN_OF_SEVERAL;
+    // Those that lend room come before those that borrow it.
+    for (call, point) in points().filter(|(_, point)| !point.borrows()) {
+        match may_be(&point) {
+            true => site::patch(m, &point, batch),
+            false => site::has_no_end(m, &call),
         }
-        for point in points().filter(PlanSite::borrows) {
-            if site::is_lent(m, &point, points()) {
-                site::patch(m, &point, batch);
-            }
+    }
+    for (call, point) in points().filter(|(_, point)| point.borrows()) {
+        let is_lent = || site::is_lent(m, &point, points().map(|(_, point)| point));
+        match is_safe && is_lent() {
+            true => site::patch(m, &point, batch),
+            false => site::has_no_end(m, &call),
         }
     }
 }

@@ -18,7 +18,7 @@ use sptrace_wire::levels::SWITCHES_OFFSET;
 use sptrace_wire::record;
 
 /// The block that gs points at, if it does.
-fn of_gs() -> Option<&'static Hot> {
+pub(super) fn of_gs() -> Option<&'static Hot> {
     // SAFETY: gs holds zero or one of our blocks (programs that use gs are not entered).
     unsafe { memory::thread::of_gs() }
 }

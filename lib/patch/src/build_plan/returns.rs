@@ -236,7 +236,11 @@ impl PlanBuilder<'_> {
             flags: SITE_RETURN | shape | again,
             span: patch.span,
             form: SiteForm::Template,
-            verdict: call.verdict,
+            verdict: if patch.of_several {
+                RETURN_OF_SEVERAL
+            } else {
+                0
+            },
         }
     }
 

@@ -260,6 +260,10 @@ pub mod kept_acts {
 ///
 /// [`PlanHeader::twins`]: crate::plan::PlanHeader::twins
 pub const SITE_RETURN: u16 = 8192;
+/// Of a site that is refused: its callee is instrumented together with its function all the same.
+pub const SITE_CALLEE_LINKED: u16 = SITE_RETURN;
+/// [`PlanSite::verdict`] of a return point: more than its first instruction is overwritten.
+pub const RETURN_OF_SEVERAL: u8 = 1;
 /// Where the text jumps to in such a slot.
 pub const RETURN_ENTRY: u32 = 4;
 /// In such a slot: where the id points.
