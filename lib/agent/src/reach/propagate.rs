@@ -265,7 +265,9 @@ fn patch_sites(m: &Module, f: &PlanFunction, (before, wanted): (u8, u8), batch: 
 /// nobody may stand between them: who executes a function that has not been reached yet was called
 /// by code that is not seen, and goes on in another thread, or when a handler has ended.
 fn patch_returns(m: &Module, f: &PlanFunction, batch: &mut text::Batch) {
-    let is_handler = || thread::of_gs().is_none_or(|hot| handlers::may_run(hot.mask.get()));
+    // Not asked of the kernel: a handler may be about to be registered by who comes here.
+    let handled = |hot: &Hot| handlers::handled_in(hot.mask.get());
+    let is_handler = || thread::of_gs().is_none_or(|hot| handled(hot) != 0);
     let is_safe = !state::process().runs_unseen.get() || sys::alone() && !is_handler();
     let points = || plan::twins_of(m, *f).filter(|(_, twin)| twin.is_return());
     let may_be = |point: &PlanSite| is_safe || point.verdict != RETURN_OF_SEVERAL;
