@@ -95,6 +95,7 @@ fn give_back(hot: &Hot, id: u64, above: u64) -> u64 {
 
 /// Where calls keep their return addresses there is nothing to give back, and no context to move
 /// unless a handler runs. What an exception leaves is settled at the first event that finds it.
+#[inline(never)]
 fn let_pass(hot: &Hot, id: u64, above: u64) -> u64 {
     match modules::special_of(id).map(|s| s.kind) {
         _ if !handlers::none_runs() => NO,
@@ -120,6 +121,10 @@ fn arm_again(hot: &Hot, rsp: u64, inclusive: bool) -> u64 {
         return NO;
     }
     let innermost = hot.top();
+    // Below the innermost one a frame whose end is not seen has hardly ever ended before.
+    if counters::keeps_returns() && settle::has_no_end(innermost.id()) {
+        return NO;
+    }
     let mut frame = innermost;
     loop {
         let ShadowFrame { rsp: at, id, .. } = frame.get();
@@ -127,9 +132,7 @@ fn arm_again(hot: &Hot, rsp: u64, inclusive: bool) -> u64 {
             break;
         }
         let is_usual = id & FRAME_OPEN == 0 && rsp - at <= SAME_STACK_BYTES;
-        // Below the innermost one a frame whose end is not seen has hardly ever ended before.
-        let is_open = frame == innermost && settle::has_no_end(id);
-        if !is_usual || !settle::was_given_back(hot, at) || is_open {
+        if !is_usual || !settle::was_given_back(hot, at) {
             return NO;
         }
         frame = frame.below();
@@ -138,7 +141,10 @@ fn arm_again(hot: &Hot, rsp: u64, inclusive: bool) -> u64 {
         return NO;
     }
     let bottom = hot.bottom();
-    while frame > bottom && !counters::keeps_returns() {
+    if counters::keeps_returns() {
+        frame = bottom;
+    }
+    while frame > bottom {
         settle::arm_frame(frame);
         frame = frame.below();
     }

@@ -44,13 +44,16 @@ pub fn root_is_gone(hot: &Hot) -> bool {
 struct Ended {
     unwound: u64,
     closed: u64,
+    /// See [`counters::keeps_returns`].
+    keeps_returns: bool,
 }
 
 impl Ended {
     /// Records them.
     #[inline(never)]
     fn tell(&mut self, hot: &Hot) {
-        let Self { unwound, closed } = core::mem::take(self);
+        let (unwound, closed) = (self.unwound, self.closed);
+        (self.unwound, self.closed) = (0, 0);
         for (kind, count) in [(record::UNWOUND, unwound), (record::CLOSED, closed)] {
             if count > 0 {
                 chunk::put(hot, kind, count);
@@ -67,7 +70,10 @@ impl Ended {
         } else if frame.id & FRAME_DONE != 0 {
             self.tell(hot);
             chunk::put_event(hot, slot::exit_id(frame.id), None);
-        } else if has_no_end(frame.id) || given_back && hot.looked.get() != 0 {
+        } else if frame.id & FRAME_OPEN != 0
+            || self.keeps_returns && slot::end_is_unseen(frame.id)
+            || given_back && hot.looked.get() != 0
+        {
             if self.unwound > 0 {
                 self.tell(hot);
             }
@@ -84,7 +90,10 @@ impl Ended {
 /// Removes frames that have ended before the stack pointer came to `rsp`. With `inclusive`, a frame
 /// at `rsp` itself has ended too.
 pub fn settle(hot: &Hot, rsp: u64, inclusive: bool) {
-    let mut ended = Ended::default();
+    let mut ended = Ended {
+        keeps_returns: counters::keeps_returns(),
+        ..Ended::default()
+    };
     let mut is_one_stack = false;
     loop {
         if stacks::left(hot, rsp) {
