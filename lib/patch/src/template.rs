@@ -336,7 +336,7 @@ impl Builder {
     }
 
     /// One byte behind the jump says that the end of the call is seen elsewhere, as long as it is
-    /// not [`END_UNSEEN`].
+    /// not [`sptrace_wire::plan::END_UNSEEN`].
     pub fn end_is_seen(&mut self) {
         self.code.push(NOP);
     }
