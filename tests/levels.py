@@ -235,6 +235,7 @@ def begun(bench, mode, options):
             program.rounds(ROUNDS)
         return wanted
     wanted, trace = run(bench, [*EVERY[mode], *options], act)
+    if mode == "none" and "--stop-on" in options: return nearly(bench, trace, wanted, f"{mode} {options}")
     exactly(bench, trace, wanted, f"{mode} {options}")
 
 
