@@ -83,14 +83,26 @@ pub fn put_in_order(hot: &Hot, id: u32, callee: Option<u64>, stack: u64) {
     }
 }
 
-/// The halves of what was recorded last, so many of them. `None`: that is not in the chunk.
+/// The halves of what was recorded last, so many of them, and 0 for those before the first one of
+/// the chunk. `None`: nothing is in the chunk.
 pub fn last<const N: usize>(hot: &Hot) -> Option<[u32; N]> {
     let first = state::process().arena() + chunk_offset(hot.chunk.get());
-    let bytes = size_of::<[u32; N]>() as u64;
     let is_there = hot.muted.get() == 0 && hot.chunk.get() != NONE;
-    let is_there = is_there && (first + bytes..=first + CHUNK_BYTES).contains(&hot.cur.get());
+    let is_there = is_there && (first + 4..=first + CHUNK_BYTES).contains(&hot.cur.get());
     // SAFETY: in the chunk that is this thread's; all records have a multiple of 4 bytes.
-    is_there.then(|| unsafe { ((hot.cur.get() - bytes) as *const [u32; N]).read() })
+    is_there.then(|| unsafe { last_of(first, hot.cur.get()) })
+}
+
+/// The same of what lies from `first` up to `end`.
+///
+/// # Safety
+/// All of that can be read, and consists of halves.
+unsafe fn last_of<const N: usize>(first: u64, end: u64) -> [u32; N] {
+    core::array::from_fn(|i| match end - 4 * (N - i) as u64 {
+        before if before < first => 0,
+        // SAFETY: the caller says so.
+        at => unsafe { (at as *const u32).read() },
+    })
 }
 
 enum Payload {
@@ -645,5 +657,17 @@ mod tests {
         hot.chunk.set(NONE);
         hand_over(&hot);
         assert_eq!((hot.cur.get(), hot.end.get()), (0x1000, 0x2000));
+    }
+
+    /// A call of a hooked function was told twice if its record was the first of a chunk.
+    #[test]
+    fn what_was_recorded_last_may_be_the_first_of_its_chunk() {
+        let chunk = [1u32, 2, 3, 4, 5, 6];
+        let first = chunk.as_ptr() as u64;
+        // SAFETY: inside of the array.
+        let last = |halves: u64| unsafe { last_of(first, first + 4 * halves) };
+        assert_eq!(last(6), [3, 4, 5, 6]);
+        assert_eq!(last(4), [1, 2, 3, 4]);
+        assert_eq!(last(2), [0, 0, 1, 2]);
     }
 }
