@@ -4,6 +4,7 @@
 //! its threads, system calls, the lock, and what is known of the host, of stopped threads and of
 //! sandboxes. Must not know plans, slots, stacks.
 
+pub mod anonymous;
 pub mod area;
 pub mod certain;
 pub mod constants;

@@ -1,4 +1,5 @@
-// Paths on the heap of brk(2), on the stack and among constants whose pages vanish between two calls that are given them.
+// Paths on the heap of brk(2), on the stack, among constants and in memory that the program has mapped, whose pages vanish
+// between two calls that are given them; in the last also by another thread, while two more make and remove mappings.
 //
 // A tracer that takes such memory for memory that is there must see each way in which it goes: munmap, mprotect, mmap over
 // it, mremap, advice, keys of pages, a file in its place that another process shortens, sbrk, also in a handler and in a child
@@ -7,6 +8,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -107,11 +109,11 @@ static void shrink_and_grow(void)
 static const struct {
     const char *name;
     void (*go)(void);
-    int stack_too;
+    int everywhere; // 2: and in another thread
 } ways[] = {
-    {"munmap", unmap, 1},          {"mprotect", protect, 1}, {"mmap", cover, 1},
-    {"mremap", move, 1},           {"mremap over", moved_over, 1}, {"guard", guard, 1},
-    {"key", lock, 1},              {"file", shorten, 1},     {"vfork", protect_in_vfork, 1},
+    {"munmap", unmap, 2},          {"mprotect", protect, 2}, {"mmap", cover, 2},
+    {"mremap", move, 2},           {"mremap over", moved_over, 2}, {"guard", guard, 2},
+    {"key", lock, 1},              {"file", shorten, 2},     {"vfork", protect_in_vfork, 2},
     {"fork", leave_out, 1},        {"sbrk", shrink, 0},      {"handler", shrink_in_handler, 0},
     {"sbrk twice", shrink_and_grow, 0},
 };
@@ -154,16 +156,67 @@ static int on_stack(void (*go)(void))
     return goes(go);
 }
 
+static int on_mapping(void (*go)(void))
+{
+    char *pages = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) return 3;
+    place = pages + PAGE;
+    return goes(go);
+}
+
+static void *make_and_remove(void *nothing)
+{
+    for (;;) {
+        char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (pages == MAP_FAILED) abort();
+        strcpy(pages + PAGE, "/");
+        struct stat found;
+        for (int i = 0; i < 3; i++)
+            if (stat(pages + PAGE, &found)) abort();
+        munmap(pages, 2 * PAGE);
+        if (stat(pages + PAGE, &found) == 0) continue; // another has it by now
+    }
+    return nothing;
+}
+
+static void (*going)(void);
+
+static void *go_there(void *nothing)
+{
+    going();
+    return nothing;
+}
+
+static void in_another_thread(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, go_there, NULL) || pthread_join(thread, NULL)) abort();
+}
+
+static int beside_threads(void (*go)(void))
+{
+    pthread_t threads[2];
+    going = go;
+    // It is no neighbour of what they remove.
+    char *pages = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) return 3;
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&threads[i], NULL, make_and_remove, NULL)) return 3;
+    place = pages + 32 * PAGE;
+    return goes(in_another_thread);
+}
+
 int main(void)
 {
     file = memfd_create("file", 0);
     static const struct {
         const char *name;
         int (*go)(void (*)(void));
-    } places[] = {{"heap", on_heap}, {"stack", on_stack}, {"constants", on_constants}};
-    for (unsigned i = 0; i < 3 * sizeof ways / sizeof *ways; i++) {
-        unsigned way = i / 3, where = i % 3;
-        if (where && !ways[way].stack_too) continue;
+    } places[] = {{"heap", on_heap}, {"stack", on_stack}, {"constants", on_constants}, {"mapping", on_mapping}, {"mapping, in a thread", beside_threads}};
+    enum { PLACES = sizeof places / sizeof *places };
+    for (unsigned i = 0; i < PLACES * sizeof ways / sizeof *ways; i++) {
+        unsigned way = i / PLACES, where = i % PLACES;
+        if (ways[way].everywhere < (where == PLACES - 1 ? 2 : where > 0)) continue;
         pid_t child = fork();
         if (child == 0) _exit(places[where].go(ways[way].go));
         int status;

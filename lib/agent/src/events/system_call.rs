@@ -251,7 +251,6 @@ fn is_prepared(number: u32) -> bool {
 /// What the agent must do before some calls, whoever makes them.
 fn prepare(hot: &Hot, rsp: u64, number: u32, args: [u64; 6]) {
     reading::before(hot, rsp, number, &args);
-    certain::before(number, &args);
     on_paths::before(number, &args);
     if number == SET_TID_ADDRESS {
         // ld.so has mapped the program's libraries, and nothing of them has run.
@@ -348,7 +347,7 @@ pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
     let has_payload = captures.as_ref().is_some_and(Captures::has_payload);
     if is_known {
         // A script may have given another result.
-        certain::after(number, &args, result, !has_payload);
+        certain::after(hot, number, &args, result, !has_payload);
     }
     reading::over(hot, rsp);
     if has_payload {

@@ -51,7 +51,7 @@ pub fn enter(hot: &'static Hot, f: &Frame, door: u64) -> bool {
         Some(ready) => {
             let mut pieces = in_place::Pieces::NONE;
             // SAFETY: nobody else can change what is mapped.
-            let found = unsafe { pieces.measure(ready, call.1, (None, filled_before(hot))) };
+            let found = unsafe { pieces.measure(ready, call.1, (None, filled_before(hot)), true) };
             found.and_then(|()| begin(place, call, &pieces))
         }
         None => {
@@ -83,7 +83,7 @@ fn begin(
     (number, args): (u32, &[u64; 6]),
     pieces: &impl Body,
 ) -> Option<[u64; 2]> {
-    certain::before(number, args);
+    certain::before(hot, number, args);
     let [a, b, c, d, e, g] = *args;
     let head = [first_word(0, rsp), a, b, c, d, e, g];
     write(hot, door, (record::SYSTEM_CALL, number), &head, pieces)
@@ -100,19 +100,19 @@ pub fn leave(hot: &'static Hot, f: &Frame, door: u64) -> bool {
         return false;
     }
     let (result, args) = (f.rax as i64, arguments(f));
-    certain::after(number, &args, result, true);
+    certain::after(hot, number, &args, result, true);
     // Who might have unmapped what the kernel has filled is a handler, whose calls are recorded.
     let is_last = hot.cur.get() == hot.begun.get()[0];
-    let filled = match is_last && is_moment(hot.taken.get()[0]) {
-        true => filled(number, &args, result),
-        false => [0; 2],
-    };
     let place = Place { hot, door, rsp };
+    let is_there = |filled: &[u64; 2]| is_moment(hot.taken.get()[0]) || is_on_stack(place, *filled);
+    let filled = Some(filled(number, &args, result));
+    let filled = filled.filter(|filled| is_last && is_there(filled));
+    let filled = filled.unwrap_or_default();
     let end = match ready_alone(number, true) {
         Some(ready) => {
             let mut pieces = in_place::Pieces::NONE;
             // SAFETY: nobody else can change what is mapped.
-            let found = unsafe { pieces.measure(ready, &args, (Some(result), filled)) };
+            let found = unsafe { pieces.measure(ready, &args, (Some(result), filled), true) };
             found.and_then(|()| end(place, number, result, &pieces))
         }
         None => {
@@ -307,13 +307,14 @@ fn measure(
     };
     if is_alone || reader.is_some() {
         let known = (result, filled);
+        let is_calm = reader.as_ref().is_none_or(|reader| reader.is_calm);
         let found = match ready {
             // SAFETY: nobody else can change what is mapped, now that nobody else may.
-            Some(all) => unsafe { to.in_place.measure(all.map(Some), args, known) },
+            Some(all) => unsafe { to.in_place.measure(all.map(Some), args, known, is_calm) },
             None => Captures::of(number)?.each_due(args, result, |i, load| {
                 let due = Due::now(i, load, args, result);
                 // SAFETY: as above.
-                unsafe { to.in_place.measure([due].into_iter(), args, known) }
+                unsafe { to.in_place.measure([due].into_iter(), args, known, is_calm) }
             }),
         };
         if is_alone || found.is_some() {
@@ -351,6 +352,15 @@ fn place_of_next(hot: &Hot) -> [u64; 3] {
 fn is_stack_of_thread(Place { hot, rsp, .. }: Place) -> bool {
     let below = sys::fs_base().checked_sub(rsp);
     hot.has_self.get() == 1 && below.is_some_and(|below| below < certain::STACK_BYTES)
+}
+
+/// True if memory from the first address up to the second is on that stack, where the thread is,
+/// which nobody takes away from it.
+fn is_on_stack(place: Place, [start, end]: [u64; 2]) -> bool {
+    start >= place.rsp
+        && end <= sys::fs_base()
+        && certain::is_watched()
+        && is_stack_of_thread(place)
 }
 
 /// Nothing was taken away since then, but by this thread.

@@ -1,12 +1,15 @@
-//! Memory of the program that can certainly be read: the heap of brk(2), and the stack on which the
-//! process began.
+//! Memory of the program that can certainly be read: the heap of brk(2), the stack on which the
+//! process began, and what it has mapped for itself.
 //!
 //! Given the calls that change what is mapped, before and after they are made, and where the stack
-//! began; says whether a page is there, without asking the kernel. Both areas are anonymous memory,
-//! so that no other process can take their pages by shortening a file, and grow and shrink at one
-//! end. What else a call might do to a part of one makes it forgotten for good. Nothing is known
-//! unless all such calls are seen. Must not know who reads, and how calls are seen.
+//! began; says whether a page is there, without asking the kernel. The first two are anonymous
+//! memory, so that no other process can take their pages by shortening a file, and grow and shrink
+//! at one end. What else a call might do to a part of one makes it forgotten for good. Nothing is
+//! known unless all such calls are seen. Code that no file has may make calls that are not: where
+//! there may be any, mappings are not known. Must not know who reads, and how calls are seen.
 
+use crate::memory::anonymous::Mappings;
+use crate::memory::thread::Hot;
 use crate::memory::{constants, sandbox};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -60,6 +63,9 @@ struct Known {
     ended: AtomicU64,
     /// The stack is below this; 0: not known.
     stack_top: AtomicU64,
+    /// The process was seen from its beginning on, and has no code but that of files.
+    has_files_only: AtomicBool,
+    mappings: Mappings,
 }
 
 static KNOWN: Known = Known::new();
@@ -67,6 +73,7 @@ static KNOWN: Known = Known::new();
 /// The process begins, with nothing but its stack and files mapped; `stack_top`: its stack pointer.
 pub fn begin(stack_top: u64) {
     KNOWN.stack_top.store(stack_top, Ordering::Relaxed);
+    KNOWN.has_files_only.store(true, Ordering::Relaxed);
 }
 
 /// Whether all calls of [`MAPPING`] are seen from here on, by [`before`] and [`after`].
@@ -98,14 +105,21 @@ pub fn takes_away(number: u32, args: &[u64; 6]) -> bool {
 }
 
 /// A call is about to be made. Those of brk(2) are told of with signals blocked.
-pub fn before(number: u32, args: &[u64; 6]) {
+pub fn before(hot: &Hot, number: u32, args: &[u64; 6]) {
+    if number == MMAP {
+        hot.changes.set(KNOWN.mappings.changes());
+    }
     KNOWN.before(number, args);
 }
 
-/// It has been made; brk(2) with signals blocked. `is_real`: the result is the kernel's.
-pub fn after(number: u32, args: &[u64; 6], result: i64, is_real: bool) {
+/// It has been made, by the same thread; brk(2) with signals blocked. `is_real`: the result is the
+/// kernel's.
+pub fn after(hot: &Hot, number: u32, args: &[u64; 6], result: i64, is_real: bool) {
     let is_real = is_real && !sandbox::is_sandboxed();
     KNOWN.after(number, args, result as u64, is_real);
+    if number == MMAP && is_real {
+        KNOWN.mapped(args, result as u64, hot.changes.get());
+    }
 }
 
 /// True if the page of `at` can be read by who has `here` on its stack.
@@ -130,6 +144,8 @@ impl Known {
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             stack_top: AtomicU64::new(0),
+            has_files_only: AtomicBool::new(false),
+            mappings: Mappings::none(),
         }
     }
 
@@ -145,7 +161,8 @@ impl Known {
                 && (begins..top).contains(&page)
                 && page + PAGE_BYTES <= top
         };
-        self.is_watched.load(Ordering::Relaxed) && (is_heap || is_stack())
+        let is_mapped = || self.has_files_only.load(Ordering::Relaxed) && self.mappings.holds(page);
+        self.is_watched.load(Ordering::Relaxed) && (is_heap || is_stack() || is_mapped())
     }
 
     fn before(&self, number: u32, args: &[u64; 6]) {
@@ -157,9 +174,10 @@ impl Known {
                 self.heap_end.store(0, Ordering::Relaxed);
                 self.begun.fetch_add(1, Ordering::Relaxed);
             }
-            MMAP if fourth & MAP_FIXED == 0 => {}
+            MMAP if fourth & MAP_FIXED == 0 => self.may_get_code(number, args),
             MADVISE if is_harmless(third) => {}
             MMAP | MADVISE | MPROTECT | MUNMAP | PKEY_MPROTECT | REMAP_FILE_PAGES => {
+                self.may_get_code(number, args);
                 self.forget(first, second);
             }
             MREMAP => {
@@ -176,7 +194,11 @@ impl Known {
     fn after(&self, number: u32, args: &[u64; 6], result: u64, is_real: bool) {
         match number {
             // What lies among the pages of the stack is none.
-            MMAP => self.forget(result, args[1]),
+            MMAP => {
+                self.mappings
+                    .displace(result, result.saturating_add(args[1]));
+                self.forget_areas(result, args[1]);
+            }
             MREMAP => self.forget(result, args[2]),
             // Where a handler has called it in between, nobody knows which came last.
             BRK if self.begun.load(Ordering::Relaxed) == self.ended.load(Ordering::Relaxed) + 1 => {
@@ -195,8 +217,39 @@ impl Known {
         }
     }
 
+    /// A call has mapped memory here; `changes`: as there were before it.
+    fn mapped(&self, args: &[u64; 6], result: u64, changes: u64) {
+        // No error, which is a number below zero.
+        if result < ADDRESSES {
+            self.mappings.found(result, args, changes);
+        }
+    }
+
+    /// True of no process whose code is all from files.
+    fn may_get_code(&self, number: u32, args: &[u64; 6]) {
+        const PROT_EXEC: u64 = 4;
+        const MAP_ANONYMOUS: u64 = 0x20;
+        let [_, _, protection, flags, ..] = *args;
+        let is_code = protection & PROT_EXEC != 0
+            && match number {
+                MMAP => flags & MAP_ANONYMOUS != 0,
+                _ => matches!(number, MPROTECT | PKEY_MPROTECT),
+            };
+        if is_code {
+            self.has_files_only.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// Something is done to a part of memory.
     fn forget(&self, start: u64, bytes: u64) {
+        let first = start & !(PAGE_BYTES - 1);
+        let end = start.saturating_add(bytes).saturating_add(PAGE_BYTES);
+        self.mappings.forget(first, end);
+        self.forget_areas(start, bytes);
+    }
+
+    /// The same of all that is no mapping of the program's own.
+    fn forget_areas(&self, start: u64, bytes: u64) {
         let start = start & !(PAGE_BYTES - 1);
         let end = start.saturating_add(bytes).saturating_add(PAGE_BYTES);
         constants::forget(start, end);

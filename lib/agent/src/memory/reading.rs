@@ -1,13 +1,14 @@
 //! Threads that read the program's memory where it lies, and calls that take memory away.
 //!
 //! Where there are several threads, one that reads says so before, and reads only if no call is
-//! under way that might take what it reads; such a call waits before it is made until nobody reads
-//! any more (Dekker's way: each side writes its own word, and looks at the other's behind a full
-//! fence). Reading takes a fraction of a microsecond; the wait has a bound all the same, since a
-//! reader may be stopped, or gone through a handler that jumped: then its word is taken from it,
-//! and it reads no more if it finds that. Also how many such calls have begun: what could be read
-//! before can be read still where none has. Calls that are not seen, and files that are shortened,
-//! are not waited for, as elsewhere. Must not know what is read.
+//! under way that might take what it reads, or what is known to be there although one is: such a
+//! call says which memory it is about, then waits before it is made until nobody reads any more
+//! (Dekker's way: each side writes its own word, and looks at the other's behind a full fence).
+//! Reading takes a fraction of a microsecond; the wait has a bound all the same, since a reader may
+//! be stopped, or gone through a handler that jumped: then its word is taken from it, and it reads
+//! no more if it finds that. Also how many such calls have begun: what could be read before can be
+//! read still where none has. Calls that are not seen, and files that are shortened, are not waited
+//! for, as elsewhere. Must not know what is read.
 
 use crate::memory::state::SHARED;
 use crate::memory::thread::Hot;
@@ -29,6 +30,10 @@ static NOBODY_WAKES: AtomicU32 = AtomicU32::new(0);
 pub struct Reader {
     hot: &'static Hot,
     door: u64,
+    /// No call that may take memory away is under way: what can be read now can be read as long as
+    /// this lives. Else that is so of what is certainly there ([`certain::holds`]), asked from here
+    /// on.
+    pub is_calm: bool,
 }
 
 impl Reader {
@@ -46,7 +51,7 @@ impl Drop for Reader {
 }
 
 /// The thread of `hot`, whose event came to the door at `door`, reads from here on. `None`: memory
-/// may be taken away, or a handler has interrupted this thread while it was reading.
+/// may be taken away unseen, or a handler has interrupted this thread while it was reading.
 pub fn begin(hot: &'static Hot, door: u64) -> Option<Reader> {
     let before = hot.reading.get();
     // A door at the same place is that of an event that went away.
@@ -55,9 +60,9 @@ pub fn begin(hot: &'static Hot, door: u64) -> Option<Reader> {
         return None;
     }
     hot.reading.set(door);
-    let reader = Reader { hot, door };
     fence(Ordering::SeqCst);
-    (UNDER_WAY.load(Ordering::Relaxed) == 0).then_some(reader)
+    let is_calm = UNDER_WAY.load(Ordering::Acquire) == 0;
+    Some(Reader { hot, door, is_calm })
 }
 
 /// Numbers the moments between which nothing is taken away: while it is the same, what can be read
@@ -80,7 +85,7 @@ pub fn is_moment(moment: u64) -> bool {
 pub fn before(hot: &Hot, rsp: u64, number: u32, args: &[u64; 6]) {
     let is_shared = state::process().sharing.load(Ordering::Relaxed) == SHARED;
     if !is_shared || !certain::is_watched() || !certain::takes_away(number, args) {
-        return;
+        return certain::before(hot, number, args);
     }
     // What a handler does in the middle of one is over before that is.
     if hot.takes.get() == 0 {
@@ -88,6 +93,8 @@ pub fn before(hot: &Hot, rsp: u64, number: u32, args: &[u64; 6]) {
         UNDER_WAY.fetch_add(1, Ordering::Relaxed);
     }
     BEGUN.fetch_add(1, Ordering::Relaxed);
+    // Whoever finds it certain after this was seen below, or finds it no more.
+    certain::before(hot, number, args);
     fence(Ordering::SeqCst);
     let others = state::process().threads();
     for other in others.filter(|other| !core::ptr::eq(*other, hot)) {
@@ -177,13 +184,15 @@ mod tests {
         assert!(is_moment(first));
         before(other, door, MUNMAP, &[0x1000, 0x1000, 0, 0, 0, 0]);
         assert_eq!(moment(), 0);
-        assert!(begin(hot, door).is_none());
+        let is_calm = || begin(hot, door).map(|reader| reader.is_calm);
+        assert_eq!(is_calm(), Some(false));
         // What a handler does meanwhile does not end it.
         before(other, door - 0x100, MUNMAP, &[0x1000, 0x1000, 0, 0, 0, 0]);
         over(other, door - 0x100);
-        assert!(begin(hot, door).is_none());
+        assert_eq!(is_calm(), Some(false));
         over(other, door);
-        assert!(begin(hot, door).is_some() && !is_moment(first) && moment() != 0);
+        assert_eq!(is_calm(), Some(true));
+        assert!(!is_moment(first) && moment() != 0);
         over(other, door);
         assert!(moment() != 0);
         certain::watch(false);

@@ -189,6 +189,9 @@ pub struct Hot {
     /// As [`crate::memory::reading::moment`] said when the call of the kernel began that did so
     /// last, and of that which has filled `filled`.
     pub taken: Words<2>,
+    /// Changes of mappings that had begun before the mapping that the thread makes, or has made
+    /// last: see [`crate::memory::anonymous`].
+    pub changes: Word,
     /// How often [`Hot::pieces`] was given.
     pub pieces_given: Word,
     /// 1: what fs points at holds its own address, as the C library's threads have it. 2: it does

@@ -34,17 +34,18 @@ impl Pieces {
         bytes: 0,
     };
 
-    /// Adds what is due. `filled`: where memory begins and ends that is certainly there. `None`:
-    /// this is not the way to read it.
+    /// Adds what is due. `filled`: where memory begins and ends that is certainly there. `is_calm`:
+    /// what the kernel can read stays. `None`: this is not the way to read it.
     ///
     /// # Safety
-    /// Nobody else can change what is mapped, and `filled` is there.
+    /// Nobody else can change what is mapped there, and `filled` is there.
     #[inline(always)]
     pub unsafe fn measure(
         &mut self,
         all: impl Iterator<Item = Option<Due>>,
         args: &[u64; 6],
         (result, filled): (Option<i64>, [u64; 2]),
+        is_calm: bool,
     ) -> Option<()> {
         for due in all {
             let due = due?;
@@ -58,7 +59,7 @@ impl Pieces {
             let bytes = match is_filled && !due.is_string() {
                 true => wanted as usize,
                 // SAFETY: the caller's.
-                false => unsafe { readable(due.is_string(), address, wanted as usize)? },
+                false => unsafe { readable(due.is_string(), address, wanted as usize, is_calm)? },
             };
             *self.heads.get_mut(self.count)? = [address, due.head(bytes)];
             self.count += 1;
@@ -101,7 +102,7 @@ fn head(address: u64, rest: u64) -> [u8; Piece::BYTES] {
 /// # Safety
 /// As for `Pieces::measure`.
 #[inline]
-unsafe fn readable(is_string: bool, address: u64, wanted: usize) -> Option<usize> {
+unsafe fn readable(is_string: bool, address: u64, wanted: usize, is_calm: bool) -> Option<usize> {
     let mut bytes = 0;
     while bytes < wanted {
         let at = address.checked_add(bytes as u64)?;
@@ -109,7 +110,7 @@ unsafe fn readable(is_string: bool, address: u64, wanted: usize) -> Option<usize
         let step = in_page.min(wanted - bytes);
         // On the stack that is asked about.
         let here = &raw const in_page as u64;
-        if !certain::holds(at, here) && !is_readable(at)? {
+        if !certain::holds(at, here) && !(is_calm.then(|| is_readable(at))??) {
             break;
         }
         if is_string {
@@ -165,7 +166,7 @@ mod tests {
 
     fn readable(is_string: bool, address: u64, wanted: usize) -> Option<usize> {
         // SAFETY: the tests' own memory.
-        unsafe { super::readable(is_string, address, wanted) }
+        unsafe { super::readable(is_string, address, wanted, true) }
     }
 
     #[test]
