@@ -263,7 +263,13 @@ impl StreamEncoder {
     /// ([`Self::called_by`]).
     #[inline]
     pub fn has_open(&self) -> bool {
-        self.mirror.has_open()
+        self.mirror.open_frames() > 0
+    }
+
+    /// Open frames that [`Self::enter_open`] opened, whose ends may not be told.
+    #[inline]
+    pub fn open_frames(&self) -> u32 {
+        self.mirror.open_frames() as u32
     }
 
     /// The recording of what is open ends at `tsc`; nothing follows.

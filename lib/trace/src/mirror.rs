@@ -302,10 +302,10 @@ impl Mirror {
         here
     }
 
-    /// Is an entry-only frame open?
+    /// Entry-only frames that are open.
     #[inline]
-    pub fn has_open(&self) -> bool {
-        self.open > 0
+    pub fn open_frames(&self) -> usize {
+        self.open
     }
 
     /// What comes next is called by `caller`, as far as that is known. The entry-only frames at the

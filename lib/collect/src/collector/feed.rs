@@ -163,7 +163,7 @@ impl<W: Write> Sink for Feed<'_, W> {
     ) {
         let Self { recorder, lane } = self;
         if let Some(deep) = &mut lane.deep
-            && !deep.enters(kind, lane.line.depth())
+            && !deep.enters(kind, lane.line.height())
         {
             return;
         }

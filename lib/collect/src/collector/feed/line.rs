@@ -66,6 +66,15 @@ impl Line {
         self.encoder.depth() + self.calls_before
     }
 
+    /// Open calls, with those whose ends are not recorded, but not those that were open when the
+    /// thread was attached to: as the agents count them.
+    #[inline]
+    pub(crate) fn height(&self) -> u32 {
+        let is_open = |b: &&Before| b.kind == PLACE_OPEN && !b.is_found;
+        let before = self.before.iter().filter(is_open).count() as u32;
+        self.depth() + self.encoder.open_frames() + before
+    }
+
     #[inline]
     pub(crate) fn enter(&mut self, tsc: u64, kind: u8, callee: FunctionId) {
         if self.following.is_some() {
@@ -212,4 +221,23 @@ impl Line {
 fn length_without(before: &[Before], tails: usize) -> Option<usize> {
     let below = before.len().checked_sub(tails + 1)?;
     (before[below].kind == PLACE_OPEN).then_some(below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sptrace_trace::{Header, StreamId, TraceWriter};
+
+    /// `-D` left out calls one level too late where the end of a call was not seen.
+    #[test]
+    fn a_call_whose_end_is_not_seen_is_one_of_those_around_others() {
+        let writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
+        let mut line = Line::new(writer.encoder(StreamId(0)));
+        line.enter(10, PLACE_ENTRY | PLACE_OPEN, FunctionId(1));
+        line.enter(20, PLACE_ENTRY, FunctionId(2));
+        assert_eq!((line.height(), line.depth()), (2, 1));
+        line.exit(30);
+        line.close_open(40, 1);
+        assert_eq!((line.height(), line.depth()), (0, 0));
+    }
 }
