@@ -9,6 +9,7 @@ use sptrace_wire::plan::kept_acts as kept;
 use sptrace_wire::plan::*;
 
 /// A slot; all addresses are in the process.
+#[derive(Default)]
 pub struct Place {
     /// Where the text jumps to.
     pub start: u64,
@@ -116,24 +117,10 @@ pub fn place(m: &Module, address: u64) -> Option<Place> {
                 start: slot,
                 entry: slot + t.entry_id as u64,
                 exit: if hook { slot + HOOK_EXIT_ID } else { 0 },
-                moved: 0,
                 text: base + s.start as u64,
-                operand: false,
-                keep_call: false,
-                tail: false,
-                is_open: false,
-                returned: 0,
-                is_repeatable: false,
-                is_return: false,
                 special: true,
                 hook,
-                system_call: None,
-                counted: false,
-                in_order: false,
-                acts: false,
-                kept_jump: 0,
-                keeps_acts: false,
-                push: 0,
+                ..Place::default()
             })
         }
         _ => None,
@@ -156,25 +143,12 @@ fn of_system_call(slot: u64, base: u64, s: &PlanSpecial, t: &Template) -> Place 
         exit: slot + u64::from(t.exit_id),
         moved: t.moved.into(),
         text: base + u64::from(s.start),
-        operand: false,
-        keep_call: false,
-        tail: false,
-        is_open: false,
-        returned: 0,
-        is_repeatable: false,
-        is_return: false,
         special: true,
-        hook: false,
         system_call: Some(SystemCall {
             at: if is_intact { at } else { 0 },
             back: at + SYSTEM_CALL_BYTES,
         }),
-        counted: false,
-        in_order: false,
-        acts: false,
-        kept_jump: 0,
-        keeps_acts: false,
-        push: 0,
+        ..Place::default()
     }
 }
 
@@ -232,9 +206,6 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         returned,
         is_repeatable: s.is_any(SITE_REPEATABLE),
         is_return: s.is_return(),
-        special: false,
-        hook: false,
-        system_call: None,
         counted: s.form == SiteForm::Counted,
         in_order: s.form == SiteForm::Ordered,
         acts: s.form == SiteForm::Acts,
@@ -247,6 +218,7 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
             true => start + moved as u64,
             false => 0,
         },
+        ..Place::default()
     })
 }
 

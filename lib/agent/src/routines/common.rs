@@ -143,23 +143,47 @@ global_asm!(
     jne \slow
 70:
     .endm
-    /* rax = target: the entry of a call through a pointer. */
-    .macro RECORD_INDIRECT void, slow
+    /* What was reserved at rcx holds no record. */
+    .macro VOID_RECORD
+    MARK RESERVED, 32
+    mov dword ptr [rcx], 1
+    mov dword ptr [rcx+4], {nothing}
+    .endm
+    /* rax = id: the frame of a call whose record is written, `at` bytes from its stack pointer; and
+       back. A frame that is open has no end of its own. */
+    .macro PUSH_CALL at, is_open=0
+    MARK COMMITTED, 32
+    .if \is_open
+    bts rax, 63
+    .endif
+    mov rdx, gs:[TOPFRAME]
+    lea rcx, [rsp+\at]
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    add qword ptr gs:[TOPFRAME], 24
+    MARK PUSHED, 32
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    RESTORE
+    ret
+    .endm
+    /* rax = target: the entry of a call through a pointer, `at` bytes from its stack pointer. */
+    .macro RECORD_INDIRECT void, slow, at=48
     RESERVE 12, \slow
     mov edx, [rsp+32]
     mov [rcx+4], edx
     mov [rcx+8], eax
     STAMP \void
-    PUSH_INDIRECT
+    PUSH_INDIRECT \at
     .endm
-    /* The frame of a call through a pointer whose record is written, and back. */
-    .macro PUSH_INDIRECT
+    /* The frame of such a call whose record is written, and back. */
+    .macro PUSH_INDIRECT at=48
     MARK COMMITTED, 32
     mov rdx, gs:[TOPFRAME]
     mov rax, [rsp+40]
     mov [rdx+40], rax
     mov rax, [rsp+32]
-    lea rcx, [rsp+48]
+    lea rcx, [rsp+\at]
     mov [rdx+24], rcx
     mov [rdx+32], rax
     add qword ptr gs:[TOPFRAME], 24
@@ -205,21 +229,9 @@ sptrace_entry_plain:
     STAMP sptrace_void_0
     mov rax, [rsp+32]
     mov [rcx+4], eax
-    MARK COMMITTED, 32
-    mov rdx, gs:[TOPFRAME]
-    lea rcx, [rsp+40]
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    add qword ptr gs:[TOPFRAME], 24
-    MARK PUSHED, 32
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    RESTORE
-    ret
+    PUSH_CALL 40
 sptrace_void_0:
-    MARK RESERVED, 32
-    mov dword ptr [rcx], 1
-    mov dword ptr [rcx+4], {nothing}
+    VOID_RECORD
 sptrace_slow_0:
     SLOW 0
 
@@ -240,9 +252,7 @@ sptrace_exit:
     RESTORE
     ret
 sptrace_void_1:
-    MARK RESERVED, 32
-    mov dword ptr [rcx], 1
-    mov dword ptr [rcx+4], {nothing}
+    VOID_RECORD
     MARK CHECKING, 32
     jmp sptrace_slower_1
 
@@ -278,9 +288,7 @@ sptrace_tail:
     RESTORE
     ret
 sptrace_void_3:
-    MARK RESERVED, 32
-    mov dword ptr [rcx], 1
-    mov dword ptr [rcx+4], {nothing}
+    VOID_RECORD
 sptrace_slow_3:
     SLOW 3
 
@@ -305,9 +313,7 @@ sptrace_tail_indirect:
     RESTORE
     ret 8
 sptrace_void_4:
-    MARK RESERVED, 32
-    mov dword ptr [rcx+4], {nothing_narrow}
-    mov dword ptr [rcx], 1
+    VOID_INDIRECT
 sptrace_slow_4:
     SLOW 4
 
@@ -340,22 +346,9 @@ sptrace_entry_only:
     STAMP sptrace_void_8
     mov rax, [rsp+32]
     mov [rcx+4], eax
-    MARK COMMITTED, 32
-    bts rax, 63
-    mov rdx, gs:[TOPFRAME]
-    lea rcx, [rsp+48]
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    add qword ptr gs:[TOPFRAME], 24
-    MARK PUSHED, 32
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    RESTORE
-    ret
+    PUSH_CALL 48, is_open=1
 sptrace_void_8:
-    MARK RESERVED, 32
-    mov dword ptr [rcx], 1
-    mov dword ptr [rcx+4], {nothing}
+    VOID_RECORD
 sptrace_slow_8:
     SLOW 8
 

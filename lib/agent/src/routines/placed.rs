@@ -39,21 +39,9 @@ sptrace_entry_placed:
     STAMP sptrace_void_20
     mov rax, [rsp+32]
     mov [rcx+4], eax
-    MARK COMMITTED, 32
-    mov rdx, gs:[TOPFRAME]
-    lea rcx, [rsp+40]
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    add qword ptr gs:[TOPFRAME], 24
-    MARK PUSHED, 32
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    RESTORE
-    ret
+    PUSH_CALL 40
 sptrace_void_20:
-    MARK RESERVED, 32
-    mov dword ptr [rcx], 1
-    mov dword ptr [rcx+4], {nothing}
+    VOID_RECORD
 sptrace_slow_20:
     SLOW 20
 

@@ -40,9 +40,7 @@ sptrace_\name:
 92: RESTORE CHECKING
     ret
 sptrace_void_\number:
-    MARK RESERVED, 32
-    mov dword ptr [rcx], 1
-    mov dword ptr [rcx+4], {nothing}
+    VOID_RECORD
 sptrace_slow_\number:
     SLOW \number
     .endm
@@ -62,21 +60,9 @@ sptrace_kept:
     STAMP sptrace_void_23
     mov rax, [rsp+32]
     mov [rcx+4], eax
-    MARK COMMITTED, 32
-    mov rdx, gs:[TOPFRAME]
-    lea rcx, [rsp+48]
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    add qword ptr gs:[TOPFRAME], 24
-    MARK PUSHED, 32
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    RESTORE
-    ret
+    PUSH_CALL 48
 sptrace_void_23:
-    MARK RESERVED, 32
-    mov dword ptr [rcx], 1
-    mov dword ptr [rcx+4], {nothing}
+    VOID_RECORD
 sptrace_slow_23:
     SLOW 23
 
@@ -89,27 +75,7 @@ sptrace_kept_indirect:
     CHECK_PUSH 56, sptrace_slow_25
     mov rax, [rsp+40]
     LOOK_UP sptrace_slow_25
-    RESERVE 12, sptrace_slow_25
-    mov edx, [rsp+32]
-    mov [rcx+4], edx
-    mov [rcx+8], eax
-    STAMP sptrace_void_25
-    MARK COMMITTED, 32
-    mov rdx, gs:[TOPFRAME]
-    mov rax, [rsp+40]
-    mov [rdx+40], rax
-    mov rax, [rsp+32]
-    lea rcx, [rsp+56]
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    add qword ptr gs:[TOPFRAME], 24
-    MARK PUSHED, 32
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    mov rcx, [rsp+40]
-    mov [rdx+40], rcx
-    RESTORE
-    ret 8
+    RECORD_INDIRECT sptrace_void_25, sptrace_slow_25, at=56
 sptrace_void_25:
     VOID_INDIRECT
 sptrace_slow_25:
