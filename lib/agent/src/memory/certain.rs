@@ -76,8 +76,13 @@ pub fn begin(stack_top: u64) {
     KNOWN.has_files_only.store(true, Ordering::Relaxed);
 }
 
-/// Whether all calls of [`MAPPING`] are seen from here on, by [`before`] and [`after`].
+/// Whether all calls of [`MAPPING`] are seen from here on, by [`before`] and [`after`]. Mappings
+/// that were found while not all were may be gone.
 pub fn watch(is_watched: bool) {
+    let was_watched = KNOWN.is_watched.load(Ordering::Relaxed);
+    if is_watched && !was_watched {
+        KNOWN.mappings.forget(0, ADDRESSES);
+    }
     KNOWN.is_watched.store(is_watched, Ordering::Relaxed);
 }
 

@@ -149,6 +149,16 @@ global_asm!(
     mov dword ptr [rcx], 1
     mov dword ptr [rcx+4], {nothing}
     .endm
+    /* rdx = the top frame, rcx = the call's stack pointer, rax = its id. Written again once it is
+       pushed: a handler in between has used the same place. */
+    .macro PUSH_FRAME
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    add qword ptr gs:[TOPFRAME], 24
+    MARK PUSHED, 32
+    mov [rdx+24], rcx
+    mov [rdx+32], rax
+    .endm
     /* rax = id: the frame of a call whose record is written, `at` bytes from its stack pointer; and
        back. A frame that is open has no end of its own. */
     .macro PUSH_CALL at, is_open=0
@@ -158,12 +168,7 @@ global_asm!(
     .endif
     mov rdx, gs:[TOPFRAME]
     lea rcx, [rsp+\at]
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    add qword ptr gs:[TOPFRAME], 24
-    MARK PUSHED, 32
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
+    PUSH_FRAME
     RESTORE
     ret
     .endm
@@ -184,12 +189,7 @@ global_asm!(
     mov [rdx+40], rax
     mov rax, [rsp+32]
     lea rcx, [rsp+\at]
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    add qword ptr gs:[TOPFRAME], 24
-    MARK PUSHED, 32
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
+    PUSH_FRAME
     mov rcx, [rsp+40]
     mov [rdx+40], rcx
     RESTORE
@@ -482,12 +482,7 @@ sptrace_system_call:
     mov rax, [rsp+32]
     bts rax, 63
     bts rax, 61
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
-    add qword ptr gs:[TOPFRAME], 24
-    MARK PUSHED, 32
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
+    PUSH_FRAME
     mov ecx, [rsp+24]
     mov [rdx+40], rcx
     RESTORE
