@@ -8,7 +8,7 @@ file of prototypes without any, and as options say; what a report shows is compa
 C library as the table of known ones has them, conditions, wild pointers, and memory that another thread unmaps.
 Exit status: 1 if anything differs.
 """
-import argparse, collections, fnmatch, json, os, re, subprocess, sys, tempfile
+import argparse, collections, fnmatch, json, os, re, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CASES = []
@@ -163,6 +163,17 @@ def conditions(run):
 def a_false_condition_where_chunks_end(run):
     """A routine and the lookup of values once led to each other for ever where a chunk had no room."""
     assert own(run.record(["-A", "f_two@arg1/i32,arg1>1000000,retval/i32"], [run.program("values.signalled"), "plain", "40000"])[1]) == []
+
+
+@case
+def walkers_after_an_early_end(run):
+    """What ended before the C library was known went on serving walkers with signals let in: handlers saw stacks cut short."""
+    program, trace = run.program("throwtimer.O0"), os.path.join(run.folder, "killed")
+    for delay_s in (0.2, 0.3):
+        tracer = subprocess.Popen([run.sptrace, "run", "-q", "-o", trace, "-A", "*", "--", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        time.sleep(delay_s)
+        tracer.kill()
+        same("wrong 0, ticks many\n".splitlines(), tracer.communicate(timeout=90)[0].splitlines())
 
 
 @case

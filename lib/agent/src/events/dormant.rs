@@ -152,18 +152,10 @@ fn end_of_stack(at: u64) -> u64 {
     known.unwrap_or(at + UNKNOWN_STACK_BYTES)
 }
 
-/// True if the end came before the C library was known, to a process of one thread. It got all of
-/// its return addresses back then, and no other thread was in the middle of a call: there is
-/// nothing to find. Nor could it be looked for: mprotect(2) is not seen, so a page of the stack may
-/// be one that must not be read.
-fn ended_early() -> bool {
-    !sandbox::is_sandboxed() && state::process().threads().nth(1).is_none()
-}
-
 /// The same without a system call: only what is surely mapped, up to the highest stack pointer that
 /// was seen.
 fn scan_mapped(mut at: u64) {
-    if ended_early() {
+    if sandbox::ended_early() {
         return;
     }
     let first = state::process().stack_top.get();

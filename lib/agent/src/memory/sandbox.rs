@@ -77,6 +77,15 @@ pub fn may_be_sandboxed() -> bool {
     is_sandboxed() || !state::process().sees_sandbox.get()
 }
 
+/// True if the end came before the C library was known, to a process of one thread. It got all of
+/// its return addresses back then, and no other thread was in the middle of a call: there is
+/// nothing to find for a stack walker. Nor could it be looked for: mprotect(2) is not seen, so a
+/// page of the stack may be one that must not be read.
+pub fn ended_early() -> bool {
+    let p = state::process();
+    !is_sandboxed() && !p.sees_sandbox.get() && p.threads().nth(1).is_none()
+}
+
 /// From here on no system call is made.
 pub fn set_sandboxed() {
     state::process().sandboxed.store(1, Ordering::Relaxed);

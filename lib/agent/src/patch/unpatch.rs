@@ -12,7 +12,8 @@
 //! page that is replaced. The patch of other kept calls stays (there is filling before them, and
 //! whoever writes another displacement there changes a call), and so do jumps behind filling,
 //! springboards and the room made for them, return points that share their bytes, bytes that do not
-//! look like our jump, and the entries of special functions, whose callers must still be served.
+//! look like our jump, and the entries of special functions, whose callers must still be served
+//! (unless the end came before there could be anything to serve).
 
 use crate::memory::table::{INSTRUMENTED, Module, UNTOUCHED};
 use crate::memory::{lock, sandbox, state, sys};
@@ -56,11 +57,13 @@ pub fn all() {
         bytes: [0; PART as usize],
     };
     let mut batch = text::Batch::take();
+    // No walker needs to be served then, and a signal would be let in while one is.
+    let all_specials = sandbox::ended_early();
     for m in state::process().known_modules() {
         if !m.has_plan() || m.area_start() == 0 || m.gone.get() || m.doubtful.get() {
             continue;
         }
-        hooks(m, &mut now, &mut batch);
+        specials(m, all_specials, &mut now, &mut batch);
         for (i, f) in plan::functions(m) {
             if m.function(i) != UNTOUCHED {
                 sites(m, f, &(0..u64::MAX), &mut now, &mut batch);
@@ -106,8 +109,9 @@ pub fn range(start: u64, end: u64) {
     lock::unlock();
 }
 
-fn hooks(m: &Module, now: &mut Now, batch: &mut text::Batch) {
-    let is_optional = |s: &PlanSpecial| s.kind.is_hook() || s.kind.is_for_system_calls();
+/// Hooks, and what serves system calls; else only where all are put back.
+fn specials(m: &Module, all: bool, now: &mut Now, batch: &mut text::Batch) {
+    let is_optional = |s: &PlanSpecial| all || s.kind.is_hook() || s.kind.is_for_system_calls();
     for s in plan::specials(m).filter(is_optional) {
         let Some(p) = Patch::of_special(m, &s) else {
             continue;
