@@ -247,16 +247,15 @@ impl Known {
 
     /// Something is done to a part of memory.
     fn forget(&self, start: u64, bytes: u64) {
-        let first = start & !(PAGE_BYTES - 1);
-        let end = start.saturating_add(bytes).saturating_add(PAGE_BYTES);
-        self.mappings.forget(first, end);
+        self.mappings.forget(start, start.saturating_add(bytes));
         self.forget_areas(start, bytes);
     }
 
     /// The same of all that is no mapping of the program's own.
     fn forget_areas(&self, start: u64, bytes: u64) {
         let start = start & !(PAGE_BYTES - 1);
-        let end = start.saturating_add(bytes).saturating_add(PAGE_BYTES);
+        // To the end of its last page, and no further: something else may begin there.
+        let end = start.saturating_add(bytes).saturating_add(PAGE_BYTES - 1) & !(PAGE_BYTES - 1);
         constants::forget(start, end);
         let heap = self.heap.load(Ordering::Relaxed);
         // While brk(2) is running, its end is not known: nothing is mapped that high by chance.
@@ -362,6 +361,8 @@ mod tests {
         for (number, args) in [
             (MUNMAP, [HEAP - 0x2000, 0x1000, 0, 0, 0, 0]),
             (MPROTECT, [HEAP + 0x7000, 0x1000, 0, 0, 0, 0]),
+            // Up to where the heap begins.
+            (MPROTECT, [HEAP, 0x1000, 1, 0, 0, 0]),
             // Without MAP_FIXED an address is a wish.
             (MMAP, [HEAP + 0x4000, 1, 3, 0x22, 3, 0]),
             // MADV_DONTNEED
@@ -375,6 +376,19 @@ mod tests {
         assert_eq!(has(&known), [true, false]);
         known.is_watched.store(false, Ordering::Relaxed);
         assert_eq!(has(&known), [false, false]);
+    }
+
+    #[test]
+    fn a_mapping_stays_known_where_one_below_it_is_changed_up_to_its_beginning() {
+        const START: u64 = 0x7f00_0000_0000;
+        let known = known();
+        known.has_files_only.store(true, Ordering::Relaxed);
+        known.mapped(&[0, 0x3000, 3, 0x22, 0, 0], START, known.mappings.changes());
+        known.before(MPROTECT, &[START - 0x8000, 0x8000, 3, 0, 0, 0]);
+        known.before(MUNMAP, &[START - 0x8000, 0x7001, 0, 0, 0, 0]);
+        assert!(known.holds(START, HERE));
+        known.before(MUNMAP, &[START - 0x8000, 0x8001, 0, 0, 0, 0]);
+        assert!(!known.holds(START, HERE));
     }
 
     #[test]
