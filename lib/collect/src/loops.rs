@@ -109,6 +109,7 @@ pub fn drain_loop(shared: &Shared) {
             last_look = Instant::now();
         }
         drop(c);
+        shared.arena.make_ready();
         if drained == 0 && !shared.options.drop_when_full {
             // Nothing to drain and nothing free: every chunk is some thread's current one.
             shared.arena.grow();

@@ -27,6 +27,10 @@ use std::time::Duration;
 /// it is application memory, too.
 pub const ARENA_AVMA: u64 = 0x5510_0000_0000;
 
+/// So many chunks are made ready before any is used, and so many at once later.
+const READY_FIRST: u32 = 32;
+const READY_AT_ONCE: u32 = 32;
+
 /// The mapped arena. Shared between the host's threads.
 pub struct Arena {
     fd: OwnedFd,
@@ -34,6 +38,8 @@ pub struct Arena {
     size: Size,
     plans_used: AtomicU64,
     chunks_used: AtomicU32,
+    /// Chunks whose pages are there: the first ones.
+    chunks_ready: AtomicU32,
     commands: Mutex<Vec<CommandPlace>>,
     /// Wishes that were written.
     wished: AtomicU64,
@@ -158,6 +164,7 @@ impl Arena {
             size,
             plans_used: AtomicU64::new(size.plans_at()),
             chunks_used: AtomicU32::new(0),
+            chunks_ready: AtomicU32::new(0),
             commands: Mutex::default(),
             wished: AtomicU64::new(0),
             regions_seen: AtomicU32::new(0),
@@ -434,6 +441,27 @@ impl Arena {
         self.chunks_used.store(next + 1, Ordering::Relaxed);
         self.recycle(next);
         true
+    }
+
+    /// Has the kernel make the pages of chunks that will be taken next, as many again as were ever
+    /// in use: a thread of the program that takes one finds them there. A few at each call.
+    pub fn make_ready(&self) {
+        let next = self.control().free_chunks.load(Ordering::Relaxed) as u32;
+        let ready = self.chunks_ready.load(Ordering::Relaxed);
+        // The list gives back what was given last: a chunk that is new is its end.
+        let wanted = next.saturating_mul(2).saturating_add(READY_FIRST);
+        let end = wanted.min(ready + READY_AT_ONCE).min(self.chunks());
+        if next == NONE || end <= ready {
+            return;
+        }
+        let bytes = u64::from(end - ready) * CHUNK_BYTES;
+        // SAFETY: pages of our own mapping; nothing of what they hold changes. An older kernel
+        // (before 5.14) refuses, and each page is made when it is used.
+        unsafe {
+            let at = self.base.add(chunk_offset(ready) as usize);
+            libc::madvise(at.cast(), bytes as usize, libc::MADV_POPULATE_WRITE);
+        }
+        self.chunks_ready.store(end, Ordering::Relaxed);
     }
 
     /// Takes all full chunks, oldest first.

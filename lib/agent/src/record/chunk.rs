@@ -508,6 +508,10 @@ fn take(hot: &Hot) -> bool {
     if hot.sequence.get() > 1 && !sandbox::is_sandboxed() && is_first_use(index) {
         sys::populate(at as usize, CHUNK_BYTES as usize);
     }
+    // A fault of reading maps all pages of the chunk that the host has made ready, one of writing
+    // a single one.
+    // SAFETY: the chunk is this thread's.
+    unsafe { (at as *const u64).read_volatile() };
     hot.cur.set(at);
     set_real_end(hot, at + CHUNK_BYTES - END_BYTES);
     show(hot, index);
