@@ -209,6 +209,16 @@ def program_cases(programs):
                     options=["-F", "sub_*"],
                 )
             )
+        if base == "vanished":
+            # Hooks take the places of most calls of the kernel: none that is unseen counts as one.
+            cases.append(
+                Case(
+                    f"filter.syscalls/{name}",
+                    [os.path.join(programs, name)],
+                    quick=True,
+                    options=["-F", "*", "--syscalls=all"],
+                )
+            )
         if base == "sigprof" and variant == "O2":
             # The unwinder is loaded late, by code that is not traced.
             cases.append(

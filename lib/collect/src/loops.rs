@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use sptrace_patch::special;
 use sptrace_tracee::TraceeError;
-use sptrace_tracee::arena::{Role, futex_wait, tell_of_death};
+use sptrace_tracee::arena::{Role, tell_of_death};
+use sptrace_tracee::futex::futex_wait;
 use sptrace_wire::control::HOST_STOPPED;
 
 use crate::modules::answer;
@@ -109,17 +110,22 @@ pub fn drain_loop(shared: &Shared) {
             last_look = Instant::now();
         }
         drop(c);
-        shared.arena.make_ready();
-        if drained == 0 && !shared.options.drop_when_full {
-            // Nothing to drain and nothing free: every chunk is some thread's current one.
-            shared.arena.grow();
-        }
+        see_to_chunks(shared, drained);
         if drained == 0 {
             futex_wait(&control.doorbell, bell, at_most);
         }
     }
     // Leaving for good: nobody shall wait for us.
     control.host_state.store(HOST_STOPPED, Ordering::Release);
+}
+
+/// Threads of the program shall find chunks: `drained` were full.
+fn see_to_chunks(shared: &Shared, drained: usize) {
+    shared.arena.make_ready();
+    if drained == 0 && !shared.options.drop_when_full {
+        // Nothing to drain and nothing free: every chunk is some thread's current one.
+        shared.arena.grow();
+    }
 }
 
 /// Answers the agents' questions.

@@ -12,6 +12,7 @@ use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
 use crate::special::{Joined, hook_range, jumps_into, may_have_data_below};
+use crate::system_calls::refused_call;
 use crate::tactic::Refusal;
 use crate::template::Builder;
 
@@ -91,12 +92,14 @@ pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hoo
     let is_hidden = |s: &PlanSpecial| {
         s.kind.is_for_system_calls() && made.covers(s.start, s.start + u32::from(s.span))
     };
-    let others = view.specials().filter(|s| !is_hidden(s));
-    specials.extend(others.map(|s| PlanSpecial {
-        // Those without a slot stay behind all others.
+    let (hidden, others): (Vec<_>, Vec<_>) = view.specials().partition(is_hidden);
+    // Those without a slot stay behind all others.
+    specials.extend(others.into_iter().map(|s| PlanSpecial {
         slot: s.slot.saturating_add(shift),
         ..s
     }));
+    let hidden = hidden.into_iter().filter(|s| s.kind.is_system_call());
+    specials.extend(hidden.map(|s| refused_call(s.entry, s.call_number(), Refusal::NoRoom)));
     let bytes = Rewritten {
         view,
         made: &made,

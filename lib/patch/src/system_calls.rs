@@ -40,6 +40,7 @@ const SIGNAL_RETURN: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0], &[0xb8, 15,
 
 // arch/x86/entry/syscalls/syscall_64.tbl.
 const MUNMAP: u32 = 11;
+const RT_SIGRETURN: u32 = 15;
 const EXIT: u32 = 60;
 
 /// How an instruction that calls the kernel is intercepted.
@@ -47,6 +48,8 @@ const EXIT: u32 = 60;
 pub struct Interception {
     /// The instruction, as offset in the module.
     pub at: u32,
+    /// The number of the call, if the instructions before say it.
+    pub number: Option<u32>,
     /// Where the text is changed.
     pub start: u32,
     /// How many bytes of it are covered.
@@ -59,13 +62,24 @@ pub struct Interception {
     pub slot_bytes: u32,
 }
 
+/// An instruction that calls the kernel and is left alone.
+#[derive(Clone, Copy, Debug)]
+pub struct RefusedCall {
+    /// Its address.
+    pub at: Svma,
+    /// The number of the call, if the instructions before say it.
+    pub number: Option<u32>,
+    /// Why.
+    pub why: Refusal,
+}
+
 /// What can be intercepted, sorted by address, and what is left alone and why.
 #[derive(Debug, Default)]
 pub struct SystemCalls {
     /// Intercepted.
     pub taken: Vec<Interception>,
     /// Left alone.
-    pub refused: Vec<(Svma, Refusal)>,
+    pub refused: Vec<RefusedCall>,
     /// Functions that may come to be signal handlers.
     pub handlers: Vec<Handler>,
 }
@@ -96,7 +110,14 @@ pub fn system_calls(object: &Object<'_>, analysis: &Analysis, plan: &[u8]) -> Sy
         };
         match result {
             Ok(taken) => found.taken.push(taken),
-            Err(why) => found.refused.push((site.address, why)),
+            Err(why) => found.refused.push(RefusedCall {
+                at: site.address,
+                number: match why {
+                    Refusal::SignalReturn => Some(RT_SIGRETURN),
+                    _ => number_before(object, &site),
+                },
+                why,
+            }),
         }
     }
     found.taken.sort_unstable_by_key(|taken| taken.start);
@@ -228,21 +249,31 @@ pub fn with_system_calls(plan: &[u8], found: &SystemCalls) -> Option<Vec<u8>> {
             argument: blob_start + blob.len() as u32,
             start: taken.start,
             span: taken.span,
+            opens: PlanSpecial::number_word(taken.number),
             ..PlanSpecial::default()
         });
         slot += taken.slot_bytes.next_multiple_of(8);
         blob.extend(&taken.template);
     }
     let base = old.base_svma;
-    specials.extend(found.refused.iter().map(|(svma, why)| PlanSpecial {
-        entry: svma.0.wrapping_sub(base) as u32,
+    specials.extend(found.refused.iter().map(|call| {
+        let entry = call.at.0.wrapping_sub(base) as u32;
+        refused_call(entry, call.number, call.why)
+    }));
+    rewritten(view, plan, &specials, &blob, slot)
+}
+
+/// An instruction that calls the kernel and is left alone; `number`: of the call, if that is known.
+pub(crate) fn refused_call(entry: u32, number: Option<u32>, why: Refusal) -> PlanSpecial {
+    PlanSpecial {
+        entry,
         kind: SpecialKind::SystemCallRefused,
         // Behind all that have one: they are in the order of their slots.
         slot: u32::MAX,
-        rules: *why as u16,
+        opens: PlanSpecial::number_word(number),
+        rules: why as u16,
         ..PlanSpecial::default()
-    }));
-    rewritten(view, plan, &specials, &blob, slot)
+    }
 }
 
 /// The plan with other special functions, more templates behind its own (at the next multiple of
@@ -383,6 +414,7 @@ impl Finder<'_> {
         let original = self.object.code_from(start)?.get(..span)?;
         Some(Interception {
             at: self.offset(site.address),
+            number: number_before(self.object, site),
             start: first,
             span: u8::try_from(span).ok()?,
             has_springboard,

@@ -4,10 +4,11 @@ use sptrace_code::{Analysis, analyze};
 use sptrace_image::Object;
 use sptrace_patch::Refusal;
 use sptrace_patch::build_plan::{build_plan, build_plan_without_calls};
+use sptrace_patch::roots::{Hook, add_hooks};
 use sptrace_patch::system_calls::{
     SystemCalls, system_calls, with_system_calls, without_system_calls,
 };
-use sptrace_wire::plan::{JUMP_BYTES, PlanSpecial, PlanView, SpecialKind};
+use sptrace_wire::plan::{HookRules, JUMP_BYTES, PlanSpecial, PlanView, SpecialKind};
 
 fn found(bytes: &[u8]) -> (SystemCalls, Analysis, Vec<u8>) {
     let object = Object::parse(bytes).expect("an image");
@@ -45,7 +46,7 @@ fn nearly_all_of_the_c_library_and_the_loader_have_room() {
         let others = found
             .refused
             .iter()
-            .filter(|r| r.1 != Refusal::SignalReturn);
+            .filter(|r| r.why != Refusal::SignalReturn);
         assert_eq!(others.count(), 0, "{name}: {:x?}", found.refused);
     }
 }
@@ -72,6 +73,36 @@ fn a_plan_without_calls_has_the_same_interceptions_and_nothing_else() {
         found.map(|s| s.entry).collect::<Vec<_>>()
     };
     assert_eq!(entries(&view), entries(&full));
+}
+
+/// They once vanished: memory that went away by such a call was taken for memory that is there.
+#[test]
+fn a_call_that_a_hook_takes_the_place_of_is_said_to_be_left_alone() {
+    let Ok(bytes) = std::fs::read("/lib/x86_64-linux-gnu/libc.so.6") else {
+        return;
+    };
+    let object = Object::parse(&bytes).expect("an image");
+    let (calls, _, plan) = found(&bytes);
+    let plan = with_system_calls(&plan, &calls).expect("a plan");
+    let named = |name: &str| object.symbols.iter().find(|s| s.name == name);
+    let symbol = named("munmap").expect("the C library has it");
+    let hook = Hook {
+        entry: symbol.svma,
+        end: sptrace_addr::Svma(symbol.svma.0 + symbol.size_bytes),
+        kind: SpecialKind::Root,
+        rules: HookRules::ALWAYS,
+        linked: Vec::new(),
+    };
+    let made = add_hooks(&object, &plan, &[hook]).expect("a plan");
+    assert_eq!(made.impossible, []);
+    let left_alone = |plan: &[u8]| {
+        let view = PlanView::new(plan).expect("a plan");
+        let is_it = |s: &PlanSpecial| s.kind == SpecialKind::SystemCallRefused;
+        let all = view.specials().filter(is_it);
+        all.map(|s| s.call_number()).collect::<Vec<_>>()
+    };
+    let (before, after) = (left_alone(&plan), left_alone(&made.plan));
+    assert_eq!(after, [before, vec![Some(11)]].concat());
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! once and checked.
 
 use crate::error::TraceeError;
+use crate::futex::futex_wake;
 use sptrace_wire::attach::AttachBlock;
 use sptrace_wire::bids::{BIDS, Bid, bid_offset};
 use sptrace_wire::control::*;
@@ -18,7 +19,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 /// Where the arena lies in every tracee: below where the kernel puts programs that may lie anywhere
 /// (from 0x5555_5555_4000 on: ELF_ET_DYN_BASE), and far from the rest. Of the places that nobody
@@ -632,30 +632,6 @@ impl Drop for Arena {
         // SAFETY: our own mapping, not used after.
         unsafe { libc::munmap(self.base.cast(), self.size.whole_bytes() as usize) };
     }
-}
-
-/// Wakes waiters on a word of the arena.
-pub fn futex_wake(word: &AtomicU32, count: i32) {
-    // SAFETY: FUTEX_WAKE on a mapped word.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, count) };
-}
-
-/// Waits at most `timeout_ms` while the word is `expected`.
-pub fn futex_wait(word: &AtomicU32, expected: u32, at_most: Duration) {
-    let timeout = libc::timespec {
-        tv_sec: at_most.as_secs() as i64,
-        tv_nsec: i64::from(at_most.subsec_nanos()),
-    };
-    // SAFETY: FUTEX_WAIT on a mapped word.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT,
-            expected,
-            &raw const timeout,
-        )
-    };
 }
 
 /// What a robust futex of the arena tells of.

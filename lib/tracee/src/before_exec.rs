@@ -6,8 +6,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::arena::futex_wait;
 use crate::error::TraceeError;
+use crate::futex::futex_wait;
 
 /// What the command's process and we say to each other before it is the command: memory of both,
 /// since descriptors may be few.

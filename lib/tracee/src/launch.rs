@@ -4,10 +4,10 @@
 //! we die at that moment, nothing is left behind that would be delivered to it. If we die earlier,
 //! it goes on by itself.
 
-use crate::arena::futex_wake;
 use crate::at_start::AtStart;
 use crate::before_exec::Between;
 use crate::error::TraceeError;
+use crate::futex::futex_wake;
 use crate::keep::Kept;
 use crate::kill_point;
 use crate::ptrace;

@@ -14,6 +14,7 @@ pub mod command;
 pub mod eligible;
 pub mod entry;
 pub mod error;
+pub mod futex;
 pub mod gate;
 pub mod image;
 pub mod inject;

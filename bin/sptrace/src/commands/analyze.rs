@@ -329,8 +329,8 @@ impl Report<'_> {
                 Some(taken) if taken.has_springboard => Tactic::Springboard.name().to_owned(),
                 Some(_) => "block".to_owned(),
                 None => {
-                    let refused = found.refused.iter().find(|refused| refused.0 == svma);
-                    refused.map_or_else(String::new, |r| format!("refused: {}", r.1.name()))
+                    let refused = found.refused.iter().find(|refused| refused.at == svma);
+                    refused.map_or_else(String::new, |r| format!("refused: {}", r.why.name()))
                 }
             }
         };

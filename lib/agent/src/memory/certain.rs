@@ -53,6 +53,8 @@ pub const MAPPING: [u32; 11] = [
 struct Known {
     /// All calls of [`MAPPING`] are seen.
     is_watched: AtomicBool,
+    /// There is code whose calls may be some of those, and are not.
+    has_unseen: AtomicBool,
     /// The heap is from here, the first page that certainly was the kernel's to give; 0: not known
     /// yet; all ones: forgotten.
     heap: AtomicU64,
@@ -79,11 +81,20 @@ pub fn begin(stack_top: u64) {
 /// Whether all calls of [`MAPPING`] are seen from here on, by [`before`] and [`after`]. Mappings
 /// that were found while not all were may be gone.
 pub fn watch(is_watched: bool) {
+    let is_watched = is_watched && !KNOWN.has_unseen.load(Ordering::Relaxed);
     let was_watched = KNOWN.is_watched.load(Ordering::Relaxed);
     if is_watched && !was_watched {
         KNOWN.mappings.forget(0, ADDRESSES);
     }
     KNOWN.is_watched.store(is_watched, Ordering::Relaxed);
+}
+
+/// An instruction that calls the kernel is left alone; `number`: of its call, if that is known.
+pub fn leave_alone(number: Option<u32>) {
+    if number.is_none_or(is_mapping) {
+        KNOWN.has_unseen.store(true, Ordering::Relaxed);
+        watch(false);
+    }
 }
 
 /// True if no call that changes what is mapped goes unseen.
@@ -144,6 +155,7 @@ impl Known {
     const fn new() -> Self {
         Self {
             is_watched: AtomicBool::new(false),
+            has_unseen: AtomicBool::new(false),
             heap: AtomicU64::new(0),
             heap_end: AtomicU64::new(0),
             begun: AtomicU64::new(0),

@@ -4,7 +4,7 @@
 //! is the business of [`crate::events::process`] and [`crate::events::hook`].
 
 use crate::memory::table::Module;
-use crate::memory::{mapped, state, stopped, sys};
+use crate::memory::{certain, mapped, state, stopped, sys};
 use crate::patch::{site, text};
 use crate::plans::patched::{Patch, Springboard, Stands};
 use crate::plans::plan;
@@ -30,10 +30,18 @@ pub fn install_specials(m: &Module) {
     }
     for s in plan::specials(m) {
         match s.kind {
-            SpecialKind::SystemCallRefused => state::count_hole(hole::SYSTEM_CALLS),
+            SpecialKind::SystemCallRefused => {
+                state::count_hole(hole::SYSTEM_CALLS);
+                certain::leave_alone(s.call_number());
+            }
             // Until the kernel is told of it.
             SpecialKind::Handler => {}
-            _ => install(m, &s, &mut batch),
+            _ => {
+                let is_added = install(m, &s, &mut batch);
+                if !is_added && s.kind.is_system_call() {
+                    certain::leave_alone(s.call_number());
+                }
+            }
         }
     }
     batch.flush();
@@ -62,10 +70,11 @@ pub fn install_handler(m: &Module, entry: u64, may_hold: &dyn Fn(Range<u64>) -> 
     m.stands(p.at, p.ours.bytes())
 }
 
-/// Adds the patch of a special function, if its bytes are those of the plan.
-fn install(m: &Module, s: &PlanSpecial, batch: &mut text::Batch) {
+/// Adds the patch of a special function. False: its bytes are not those of the plan, or a thread
+/// stands there.
+fn install(m: &Module, s: &PlanSpecial, batch: &mut text::Batch) -> bool {
     let Some(p) = Patch::of_special(m, s) else {
-        return;
+        return false;
     };
     let is_standing = match s.kind.is_system_call() {
         // A call that is begun again is found where it stands: see
@@ -76,6 +85,7 @@ fn install(m: &Module, s: &PlanSpecial, batch: &mut text::Batch) {
     };
     if is_standing {
         state::count_hole(hole::IN_FLIGHT);
+        false
     } else if m.stands(p.at, p.original.bytes()) && site::template(m, s.argument, s.slot) {
         match Springboard::of_special(m, s) {
             Some(spring) => {
@@ -88,8 +98,10 @@ fn install(m: &Module, s: &PlanSpecial, batch: &mut text::Batch) {
             SpecialKind::Syscall => state::process().sees_syscall.set(true),
             _ => {}
         }
+        true
     } else {
         state::count_hole(hole::BYTES_DIFFER);
+        false
     }
 }
 

@@ -504,14 +504,7 @@ fn take(hot: &Hot) -> bool {
     hot.begun.set([0; 2]);
     hot.hi.set(now >> 32);
     let at = state::process().arena() + chunk_offset(index);
-    // A thread that has filled one chunk fills the next.
-    if hot.sequence.get() > 1 && !sandbox::is_sandboxed() && is_first_use(index) {
-        sys::populate(at as usize, CHUNK_BYTES as usize);
-    }
-    // A fault of reading maps all pages of the chunk that the host has made ready, one of writing
-    // a single one.
-    // SAFETY: the chunk is this thread's.
-    unsafe { (at as *const u64).read_volatile() };
+    touch(hot, index, at);
     hot.cur.set(at);
     set_real_end(hot, at + CHUNK_BYTES - END_BYTES);
     show(hot, index);
@@ -520,6 +513,18 @@ fn take(hot: &Hot) -> bool {
         store(hot, now.wrapping_sub(waited_since));
     }
     true
+}
+
+/// Maps the pages of the chunk that was taken, which lies at `at`, by few faults.
+fn touch(hot: &Hot, index: u32, at: u64) {
+    // A thread that has filled one chunk fills the next.
+    if hot.sequence.get() > 1 && !sandbox::is_sandboxed() && is_first_use(index) {
+        sys::populate(at as usize, CHUNK_BYTES as usize);
+    }
+    // A fault of reading maps all pages of the chunk that the host has made ready, one of writing
+    // a single one.
+    // SAFETY: the chunk is this thread's.
+    unsafe { (at as *const u64).read_volatile() };
 }
 
 /// The stream says which chunk the thread has, and where its reservations end.

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use sptrace_tracee::arena::futex_wake;
+use sptrace_tracee::futex::futex_wake;
 use sptrace_tracee::kill_point;
 use sptrace_tracee::maps::{self, LiveMaps, Mapping};
 use sptrace_tracee::memory;

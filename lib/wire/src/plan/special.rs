@@ -97,7 +97,8 @@ layout! {
         /// Rules ([`crate::control::Rule`], bit by number, and [`RULE_ALWAYS`]): recording begins
         /// at this hook while one of them is open.
         pub rules: u16,
-        /// A call of this hook opens these rules.
+        /// A call of this hook opens these rules. Of an instruction that calls the kernel: see
+        /// [`PlanSpecial::call_number`].
         pub opens: u16,
         /// A call of this hook closes these rules.
         pub closes: u16,
@@ -114,11 +115,26 @@ impl PlanSpecial {
         matches!(self.kind, SpecialKind::Handler) && self.rules != 0
     }
 
+    /// The number of the call that this instruction makes, if that is known.
+    pub const fn call_number(&self) -> Option<u32> {
+        match self.opens {
+            0 => None,
+            more => Some(more as u32 - 1),
+        }
+    }
+
+    /// What stands in `opens` for a call of this number.
+    pub fn number_word(number: Option<u32>) -> u16 {
+        let more = number.and_then(|number| number.checked_add(1));
+        more.and_then(|more| more.try_into().ok()).unwrap_or(0)
+    }
+
     /// What a call of this hook has to do with rules.
     pub const fn hook_rules(&self) -> HookRules {
+        let is_call = self.kind.is_system_call();
         HookRules {
             obeys: self.rules,
-            opens: self.opens,
+            opens: if is_call { 0 } else { self.opens },
             closes: self.closes,
         }
     }
