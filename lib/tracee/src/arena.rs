@@ -28,8 +28,8 @@ use std::sync::{Mutex, PoisonError};
 pub const ARENA_AVMA: u64 = 0x5510_0000_0000;
 
 /// So many chunks are made ready before any is used, and so many at once later.
-const READY_FIRST: u32 = 32;
-const READY_AT_ONCE: u32 = 32;
+const READY_FIRST: u32 = 64;
+const READY_AT_ONCE: u32 = 64;
 
 /// The mapped arena. Shared between the host's threads.
 pub struct Arena {
