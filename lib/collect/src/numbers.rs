@@ -224,8 +224,9 @@ fn is_free(pid: u32, own: u32) -> bool {
 fn runs(pid: u32, tid: u32) -> bool {
     match Stat::of_thread(pid, tid) {
         Ok(stat) => !stat.has_ended(),
-        // Too many are open just now: nobody knows, and it is asked again.
-        Err(e) => matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
+        // Anything else, as that too many files are open: nobody knows, and it is asked again. Of a
+        // thread that runs, what it writes next would be taken for another's.
+        Err(e) => !matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)),
     }
 }
 
