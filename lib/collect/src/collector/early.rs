@@ -51,6 +51,15 @@ impl<W: Write> Collector<W> {
         }
     }
 
+    /// What happened later than `tsc`, which is not long ago, is left out, whenever it comes. What
+    /// threads have recorded by now without a time may have happened before, and does not go.
+    pub fn record_up_to(&mut self, arena: &Arena, tsc: u64) {
+        self.record_until(tsc);
+        self.ends_at = Some(tsc);
+        self.take_early(arena);
+        self.ends_at = None;
+    }
+
     pub(super) fn take_early(&mut self, arena: &Arena) {
         self.drain(arena);
         let used = arena.control().streams_used.load(Ordering::Acquire) as usize;
@@ -70,6 +79,11 @@ impl<W: Write> Collector<W> {
                 self.decode(arena, index, Some((written, now)), &mut state);
                 state.taken = written;
                 self.recorder.write_if_full(&mut state.lane);
+            }
+            let next = halves.get(written..).unwrap_or(&[]);
+            let mut next = next.iter().take(2);
+            if next.all(|half| half.load(Ordering::Relaxed) == 0) {
+                state.cursor.later_than = now;
             }
             self.streams[i] = Some(state);
         }
