@@ -372,6 +372,15 @@ def when_and_where_is_recorded_in_every_mode(bench):
 
 
 @case
+def a_root_has_its_end_although_another_thread_patches_its_caller_meanwhile(bench):
+    """Of ten runs two had one that had not: its caller's text was ours when it was looked at, and no call stood there."""
+    for _ in range(10):
+        wanted, trace = run(bench, [*EVERY["auto"], "-F", "one_round", "-D", "1"])
+        row = next(row for row in bench.rows(trace, "functions") if row["function"] == "one_round")
+        if [int(row[key]) for key in ("calls", "timed_calls")] != 2 * [wanted["one_round"]]: raise Failed(f"{wanted['one_round']} rounds: {row}")
+
+
+@case
 def a_running_program_in_every_mode(bench):
     failed, program = [], Program(bench, "O2")
     program.rounds(10)

@@ -106,8 +106,6 @@ pub struct Collector<W: Write> {
     streams: Vec<Option<Box<StreamState>>>,
     /// Chunks that were handed over, oldest first, and not read yet.
     full: VecDeque<u32>,
-    /// The recording ends here, and what was recorded by now is read.
-    ends_at: Option<u64>,
     /// By process: when it has ended or replaced its program.
     ends: HashMap<u32, Vec<u64>>,
     /// Who is who.
@@ -145,7 +143,6 @@ impl<W: Write> Collector<W> {
             ancestors: Ancestors::default(),
             streams: (0..STREAMS).map(|_| None).collect(),
             full: VecDeque::new(),
-            ends_at: None,
             ends: HashMap::new(),
             numbers: Arc::default(),
             unfollowed: Arc::default(),
@@ -593,7 +590,6 @@ impl<W: Write> Collector<W> {
         let ends = self.ends.get(&state.lane.pid).into_iter().flatten();
         let end = ends.copied().filter(|end| *end >= start_tsc).min();
         state.cursor.until_tsc = written_until(end_tsc, end).unwrap_or_else(crate::clock::tsc);
-        state.cursor.ends_at = self.ends_at;
         let halves = halves.get(state.taken..).unwrap_or(&[]);
         self.record_bytes += self.decode_with(state, |decoder| decoder.decode(halves));
     }

@@ -55,9 +55,10 @@ impl<W: Write> Collector<W> {
     /// threads have recorded by now without a time may have happened before, and does not go.
     pub fn record_up_to(&mut self, arena: &Arena, tsc: u64) {
         self.record_until(tsc);
-        self.ends_at = Some(tsc);
+        for state in self.streams.iter_mut().flatten() {
+            state.cursor.ends_at = Some(tsc);
+        }
         self.take_early(arena);
-        self.ends_at = None;
     }
 
     pub(super) fn take_early(&mut self, arena: &Arena) {
@@ -80,10 +81,13 @@ impl<W: Write> Collector<W> {
                 state.taken = written;
                 self.recorder.write_if_full(&mut state.lane);
             }
-            let next = halves.get(written..).unwrap_or(&[]);
-            let mut next = next.iter().take(2);
-            if next.all(|half| half.load(Ordering::Relaxed) == 0) {
-                state.cursor.later_than = now;
+            if state.cursor.ends_at.is_some() {
+                // More may stand behind what a thread has not completed, or never will.
+                let mut rest = halves.get(written..).unwrap_or(&[]).iter();
+                if rest.all(|half| half.load(Ordering::Relaxed) == 0) {
+                    state.cursor.ends_at = None;
+                    state.cursor.later_than = now;
+                }
             }
             self.streams[i] = Some(state);
         }
