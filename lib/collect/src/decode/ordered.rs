@@ -355,6 +355,14 @@ impl<S: Sink> Decoder<'_, S> {
         }
     }
 
+    /// The innermost call with stamps will end next: what is told until then is of it.
+    pub(super) fn end_inside(&mut self, tsc: u64) {
+        if self.cursor.ordered.is_mixed() {
+            let ended = self.cursor.ordered.ended_inside(tsc);
+            self.tell_kinds((tsc, false), ended, 0);
+        }
+    }
+
     /// So many calls whose ends the agent tells were left, or have ended unseen (`is_closed`).
     pub(super) fn leave_told(&mut self, tsc: u64, calls: u32, is_closed: bool) {
         for _ in 0..calls {
