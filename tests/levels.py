@@ -321,7 +321,7 @@ TABLE = [
     (["-R", "direct@retval"], refused(VALUES), kept),
     (["--top"], refused(TOP), refused(TOP)),
     (["--eval", 'let n = count("n", []); at("direct").on_enter(|c| n.add([], 1))'], refused(SCRIPT), added_up),
-    (["--eval", 'propagate(|f| if f.name == "direct" { skip })'], refused(SCRIPT), chosen),
+    (["--eval", 'propagate(|f| if f.name == "direct" { skip })'], chosen, chosen),
 ]
 
 
