@@ -7,7 +7,7 @@ Given gcc. Makes a program whose short functions are called so often that they l
 each function was called with what the program says itself; so in threads, in forked children, through pointers, by jumps, after
 longjmp, and beside other options. Exit status: 1 if anything failed.
 """
-import argparse, csv, io, os, re, subprocess, sys, tempfile
+import argparse, collections, csv, io, json, os, re, subprocess, sys, tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness"))
 from case import Cases, Failed, find_sptrace, run_cases
@@ -169,9 +169,36 @@ def stops(b):
 
 
 @case
+def values(b):
+    """Functions with values keep stamps, results and all values, however short; what they jump to is in order, and so are others."""
+    for options in ([], ["-F", "body"]):
+        b.record("plain", "-A", "tail@arg1/i64,retval/i64", "-A", "leaves@arg1/i64", *options)
+        if not options: same(b.counts(), ONE)
+        rows = [json.loads(line) for line in b.report("export", "jsonl").splitlines()]
+        found = collections.defaultdict(list)
+        for row in rows: found[row.get("function")].append(row)
+        said = [(row["call"], row["result"]) for row in found["tail"]]
+        if said != [(f"tail({i})", str(i + 2)) for i in range(TAIL)]: raise Failed(f"{options}: {len(said)}: {said[:3]}")
+        same(collections.Counter(row["call"] for row in found["leaves"]), collections.Counter(f"leaves({n})" for i in range(LEAVES) for n in range(i % 5 + 1)))
+        if any(row["duration_ns"] is None or row["caller"] != "body" for row in found["tail"]): raise Failed(f"{options}: not measured: {[row for row in found['tail'] if row['duration_ns'] is None][:2]}")
+        leveled = {row["function"] for row in b.rows("levels") if row["level"] == "order"}
+        if "leaf" not in leveled or leveled & {"tail", "leaves"}: raise Failed(f"{options}: in order: {leveled}")
+
+
+@case
+def values_too_deep(b):
+    """Values of calls that -D leaves out are left out with them; and blocks that are full of the others can be read."""
+    for depth, calls in (("3", 0), ("4", TAIL)):
+        b.record("plain", "-A", "tail@arg1/i64,retval/i64", "-D", depth)
+        rows = [json.loads(line) for line in b.report("export", "jsonl").splitlines()]
+        got = [row["call"] for row in rows if row.get("call")]
+        if len(got) != calls or any(not call.startswith("tail(") for call in got): raise Failed(f"-D {depth}: {len(got)} calls with values: {got[:3]}")
+
+
+@case
 def refused(b):
     """What needs the ends of calls is refused in one line before anything is started."""
-    for option in (["--shadow", "--start-on", "call:fib"], ["-A", "leaf"], ["-R", "leaf"], ["--eval", 'at("fib").on_enter(|c| c.record());'], ["-K"], ["--count"], ["--hot-limit", "1k"], ["--stop-on", "return:leaf"], ["--ring", "4M", "--dump-on", "exit & slow:leaf>1s"]):
+    for option in (["--shadow", "--start-on", "call:fib"], ["--eval", 'at("fib").on_enter(|c| c.record());'], ["-K"], ["--count"], ["--hot-limit", "1k"], ["--stop-on", "return:leaf"], ["--ring", "4M", "--dump-on", "exit & slow:leaf>1s"]):
         run = [b.sptrace, "run", "--stamps", "auto", *option, "-o", b.trace, "--", b.program]
         done = subprocess.run(run, capture_output=True, text=True, timeout=20)
         if done.returncode != 2 or done.stdout or "--stamps auto does not go together" not in done.stderr or len(done.stderr.splitlines()) != 1: raise Failed(f"{option}: {done}")

@@ -223,7 +223,6 @@ def begun(bench, mode, options):
         time.sleep(0.7)
         wanted = program.rounds(ROUNDS)
         if "signal:USR2" in options:
-            time.sleep(0.3)  # times of calls in order are estimates up to where they were read last
             program.process.send_signal(signal.SIGUSR2)
             time.sleep(0.7)
             program.rounds(ROUNDS)
@@ -241,7 +240,6 @@ def begun_twice(bench, mode, options):
             program.process.send_signal(signal.SIGUSR1)
             time.sleep(0.7)
             wanted.update(program.rounds(ROUNDS))
-            time.sleep(0.3)  # times of calls in order are estimates up to where they were read last
             program.process.send_signal(signal.SIGUSR2)
             time.sleep(0.7)
         return wanted
@@ -253,17 +251,12 @@ def stopped(bench, mode, options):
     """What comes after the stop is not in the trace."""
     def act(program):
         wanted = program.rounds(ROUNDS)
-        time.sleep(0.3)
         program.process.send_signal(signal.SIGUSR2)
         time.sleep(0.7)
         program.rounds(ROUNDS)
         return wanted
     wanted, trace = run(bench, [*EVERY[mode], *options], act)
-    if mode not in ("auto", "none"): return exactly(bench, trace, wanted, f"{mode} {options}")
-    # The time of the stop is known, those of calls without stamps are estimates.
-    found = bench.counts(trace)
-    for name, calls in wanted.items():
-        if not calls <= found[name][0] <= 1.01 * calls: raise Failed(f"{mode} {options}: {name}: {dict(found)} of {wanted}")
+    exactly(bench, trace, wanted, f"{mode} {options}")
 
 
 def small(bench, mode, options):
@@ -328,7 +321,7 @@ TABLE = [
     (["-R", "direct@retval"], refused(VALUES), kept),
     (["--top"], refused(TOP), refused(TOP)),
     (["--eval", 'let n = count("n", []); at("direct").on_enter(|c| n.add([], 1))'], refused(SCRIPT), added_up),
-    (["--eval", 'propagate(|f| if f.name == "direct" { skip })'], refused(SCRIPT), chosen),
+    (["--eval", 'propagate(|f| if f.name == "direct" { skip })'], chosen, chosen),
 ]
 
 
@@ -376,6 +369,16 @@ def when_and_where_is_recorded_in_every_mode(bench):
             except Failed as error: failed.append(f"{mode} {' '.join(options)}: {error}")
     if failed: raise Failed("\n".join(failed))
     return f"{len(EVERY)} x {len(MATRIX)}"
+
+
+@case
+def a_root_has_its_end_although_another_thread_patches_its_caller_meanwhile(bench):
+    """Of ten runs two had one that had not: its caller's text was ours when it was looked at, and no call stood there."""
+    for _ in range(10):
+        wanted, trace = run(bench, [*EVERY["auto"], "-F", "one_round", "-D", "1"])
+        row = next(row for row in bench.rows(trace, "functions") if row["function"] == "one_round")
+        ended = int(row["timed_calls"]) + int(row["estimated_calls"] or 0)
+        if [int(row["calls"]), ended] != 2 * [wanted["one_round"]]: raise Failed(f"{wanted['one_round']} rounds: {row}")
 
 
 @case

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Does sptrace show of each call what the program says of itself?
 
-usage: tests/values.py [--sptrace PATH] [--programs FOLDER] [--only GLOB] [--wild CALLS]
+usage: tests/values.py [--sptrace PATH] [--programs FOLDER] [--only GLOB] [--wild CALLS] [--stamps full|auto]
 
 Programs whose functions print themselves (tests/programs/values) are recorded with their values: by debug information, by a
 file of prototypes without any, and as options say; what a report shows is compared with what they print. Also functions of the
-C library as the table of known ones has them, conditions, wild pointers, and memory that another thread unmaps.
+C library as the table of known ones has them, conditions, wild pointers, and memory that another thread unmaps. All of it beside
+either of --stamps, if none is given.
 Exit status: 1 if anything differs.
 """
 import argparse, collections, fnmatch, json, os, re, subprocess, sys, tempfile, time
@@ -20,13 +21,14 @@ def case(function):
 
 
 class Run:
-    def __init__(self, args, folder):
+    def __init__(self, args, stamps, folder):
         self.sptrace, self.programs, self.folder, self.wild = args.sptrace, args.programs, folder, args.wild
+        self.stamps = stamps
 
     def record(self, options, command):
         """(what the program printed, rows of the trace)"""
         trace = os.path.join(self.folder, "trace")
-        done = subprocess.run([self.sptrace, "run", "-q", "-o", trace, *options, "--", *command], stdout=subprocess.PIPE, text=True)
+        done = subprocess.run([self.sptrace, "run", "-q", "--stamps", self.stamps, "-o", trace, *options, "--", *command], stdout=subprocess.PIPE, text=True)
         if done.returncode != 0: raise AssertionError(f"{command[0]} ended with {done.returncode}")
         shown = subprocess.run([self.sptrace, "report", "export", "jsonl", "-i", trace], stdout=subprocess.PIPE, text=True, check=True)
         rows = [json.loads(line) for line in shown.stdout.splitlines()]
@@ -209,17 +211,18 @@ def main():
     parser.add_argument("--programs", default="/tmp/sptrace-test-programs")
     parser.add_argument("--only", default="*")
     parser.add_argument("--wild", type=int, default=100000)
+    parser.add_argument("--stamps", choices=("full", "auto"))
     args = parser.parse_args()
     failed = 0
-    for function in CASES:
-        if not fnmatch.fnmatch(function.__name__, args.only): continue
+    chosen = [function for function in CASES if fnmatch.fnmatch(function.__name__, args.only)]
+    for function, stamps in ((function, stamps) for function in chosen for stamps in ([args.stamps] if args.stamps else ("full", "auto"))):
         with tempfile.TemporaryDirectory() as folder:
             try:
-                function(Run(args, folder))
-                print(f"ok {function.__name__}")
+                function(Run(args, stamps, folder))
+                print(f"ok {function.__name__}, --stamps {stamps}")
             except AssertionError as error:
                 failed += 1
-                print(f"FAILED {function.__name__}: {error}")
+                print(f"FAILED {function.__name__}, --stamps {stamps}: {error}")
     return 1 if failed else 0
 
 

@@ -73,7 +73,7 @@ class Bench:
         n, found, work = lambda size, each: str(max(100, int(size * each * self.options.scale))), {}, self.work
         if shutil.which("nginx") and shutil.which("ab"):
             with open(f"{work}/nginx.conf", "w") as f: f.write(f"daemon off; master_process off; pid {work}/nginx.pid; error_log {work}/nginx.log; events {{}} http {{ access_log off; client_body_temp_path {work}/b; proxy_temp_path {work}/p; fastcgi_temp_path {work}/f; uwsgi_temp_path {work}/u; scgi_temp_path {work}/s; server {{ listen 127.0.0.1:8931; location / {{ return 200 'ok'; }} }} }}")
-            found["nginx"] = (["nginx", "-p", work, "-c", f"{work}/nginx.conf"], 8931, lambda size: ["ab", "-q", "-k", "-c", "8", "-n", n(size, 60_000), "http://127.0.0.1:8931/"])
+            found["nginx"] = ([shutil.which("nginx"), "-p", work, "-c", f"{work}/nginx.conf"], 8931, lambda size: ["ab", "-q", "-k", "-c", "8", "-n", n(size, 60_000), "http://127.0.0.1:8931/"])
         if shutil.which("redis-server") and shutil.which("redis-benchmark"):
             found["redis"] = (["redis-server", "--port", "8932", "--save", "", "--appendonly", "no"], 8932, lambda size: ["redis-benchmark", "-p", "8932", "-q", "-c", "8", "-t", "set,get", "-n", n(size, 60_000)])
         return found

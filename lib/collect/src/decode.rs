@@ -80,6 +80,10 @@ pub struct Cursor {
     familiar: familiar::Familiar,
     /// What is read has happened before this.
     pub until_tsc: u64,
+    /// What comes next has happened after this, as far as it has no time of its own.
+    pub later_than: u64,
+    /// The recording ends here, and what may have happened before that is part of it.
+    pub ends_at: Option<u64>,
     /// First half of an inherited frame.
     inherited: Option<u64>,
     /// The chunk that came last ends in a record that was begun and not completed.
@@ -168,6 +172,12 @@ impl Cursor {
     /// How long calls have lasted that ended since this was asked last, where some are.
     pub fn take_lengths(&mut self) -> impl Iterator<Item = (FunctionId, mixed::Length)> {
         self.ordered.take_lengths()
+    }
+
+    /// What comes next and has no time of its own was recorded later than this.
+    #[inline]
+    fn earliest(&self) -> u64 {
+        self.last_tsc.max(self.later_than)
     }
 
     /// A chunk begins at this time.

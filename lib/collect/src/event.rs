@@ -287,6 +287,18 @@ impl Armed {
         self.events.get(event).map(|e| e.reaction)
     }
 
+    /// Is it known by what was recorded, some time after it has happened?
+    pub fn is_recorded(&self, event: usize) -> bool {
+        let armed = self.events.get(event);
+        armed.is_some_and(|armed| {
+            let what = &armed.event.what;
+            matches!(
+                what,
+                What::Call(_) | What::Return(_) | What::Slow(..) | What::Bid(_)
+            )
+        })
+    }
+
     /// The indexes of the events that are `what`.
     pub fn all(&self, what: &What) -> Vec<usize> {
         self.iter()

@@ -254,7 +254,10 @@ fn follow_up(
         Reaction::Open(rule) => rules::turn(shared, c, rule, true, occurrence.tsc, used_up),
         Reaction::Close(rule) => rules::turn(shared, c, rule, false, occurrence.tsc, used_up),
         Reaction::Stop => {
-            c.record_until(occurrence.tsc);
+            match reactor.armed.is_recorded(occurrence.event) {
+                true => c.record_until(occurrence.tsc),
+                false => c.record_up_to(&shared.arena, occurrence.tsc),
+            }
             if windows.stop(occurrence.tsc) {
                 shared.stop(c, EarlyEnd::AtEvent(text));
             } else {

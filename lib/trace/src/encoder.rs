@@ -318,7 +318,8 @@ impl StreamEncoder {
         if bytes.len() > MAX_VALUES_BYTES {
             return self.lost(tsc, 1);
         }
-        // They must come into the block of their event.
+        // They must come into the block of their event; a span before them is an event, too.
+        self.may_tell_span();
         let is_last = self.events + 1 >= BLOCK_EVENTS
             || self.times_length + 2 * MAX_TIME_BYTES > TIMES_BYTES
             || self.operands_length + bytes.len() > OPERANDS_BYTES;

@@ -434,8 +434,14 @@ fn values(n: u64) -> Vec<u8> {
     (0..length).map(|k| (n + k) as u8).collect()
 }
 
+/// With a span before them, which may fill the block, they were in the next one.
 #[test]
 fn values_stay_with_their_events_wherever_blocks_end() {
+    values_stay_with_their_events(values, false);
+    values_stay_with_their_events(|n| n.to_le_bytes().to_vec(), true);
+}
+
+fn values_stay_with_their_events(values: fn(u64) -> Vec<u8>, has_spans: bool) {
     const CALLS: u64 = 60_000;
     let mut writer = writer(Vec::new(), FUNCTIONS);
     let info = StreamInfo {
@@ -449,8 +455,13 @@ fn values_stay_with_their_events_wherever_blocks_end() {
     for n in 0..CALLS {
         let tsc = 5000 + 10 * n;
         encoder.enter(tsc, FunctionId((n % 7) as u32));
+        if has_spans {
+            encoder.between(tsc, tsc + 3);
+        }
         encoder.values(tsc, &values(n));
-        encoder.exit(tsc + 5);
+        if n % 3 != 0 {
+            encoder.exit(tsc + 5);
+        }
         if encoder.is_full() {
             writer.write_full(&mut encoder).unwrap();
         }

@@ -81,7 +81,7 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
     let stamps = args.stamps.asked().unwrap_or(Stamps::Full);
     // What the kernel does has times, by which it would be shown inside of another call.
     let beside = [(kernel.is_wanted(), "-K")];
-    let beside = beside.into_iter().chain(args.record.beside_stamps_none());
+    let beside = beside.into_iter().chain(args.record.beside_stamps(stamps));
     let fits = stamps.check(beside);
     let asked = shows.and_then(|shows| {
         fits?;

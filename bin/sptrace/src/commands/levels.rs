@@ -102,15 +102,19 @@ impl Beside {
             Self::Within | Self::Depth | Self::Between | Self::Ring | Self::MaxSize => {
                 return None;
             }
+            // What it leaves out is not counted.
+            Self::Decides => return None,
             Self::Shadow => "the command is followed by its recorded calls; use another event",
             Self::EndEvent => "ends of calls are not seen; use call:, time:, signal: or ctl:",
             Self::SystemCalls | Self::SystemCallsAlone => {
                 "system calls are recorded with order and time; record them in a run of their own"
             }
-            Self::Values => "values belong to recorded calls; leave --count out, or them",
+            Self::Values => {
+                "values belong to recorded calls; --hot-limit counts those of other functions"
+            }
             Self::Top => "it shows calls as they are recorded; use `report functions` afterwards",
-            Self::Decides | Self::Payloads => {
-                "it runs where calls are recorded; use the script without --count"
+            Self::Payloads => {
+                "it runs where calls are recorded; use the script without --count, or with --hot-limit"
             }
         })
     }

@@ -190,7 +190,7 @@ fn check_in_order(args: &RunArgs, stamps: Stamps) -> Result<(), String> {
             "--shadow, and --start-on of a return or a slow call",
         ),
     ];
-    stamps.check(own.into_iter().chain(args.record.beside_stamps_none()))
+    stamps.check(own.into_iter().chain(args.record.beside_stamps(stamps)))
 }
 
 /// `Err`: something is asked for that cannot be had beside return points.

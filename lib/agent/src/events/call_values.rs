@@ -17,7 +17,7 @@ use crate::memory::frame::{Frame, Vectors};
 use crate::memory::rows::Row;
 use crate::memory::table::Module;
 use crate::memory::thread::{FRAME_QUIET_HELD, FrameAt, Hot};
-use crate::memory::{lock, state, sys};
+use crate::memory::{counters, lock, state, sys};
 use crate::plans::{modules, payloads, plan, ready, slot};
 use crate::record::capture::Captures;
 use crate::record::{chunk, deep, settle};
@@ -268,8 +268,12 @@ fn placed(hot: &Hot, asked: &Asked) -> u64 {
     at
 }
 
-/// The next calls of a function are left to the common routines, as far as they can be.
+/// The next calls of a function are left to the common routines, as far as they can be: these do
+/// not say where the stack pointer stood.
 fn make_quick(hot: &Hot, asked: &Asked, callee: u64) {
+    if counters::says_places() {
+        return;
+    }
     if hot.rows.get() == 0 {
         hot.rows.set(state::process().rows.address());
     }
@@ -308,9 +312,27 @@ pub fn enter(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) {
         return;
     };
     make_quick(hot, &asked, callee);
-    let frame = shadow::call(hot).get();
+    if shadow::call(hot).rsp() == rsp {
+        record(hot, (f, vectors), &asked, callee, rsp);
+    }
+}
+
+/// A function brings values: each of its calls must come to the slow path.
+pub fn are_of(callee: u64) -> bool {
+    Asked::of(callee).is_some()
+}
+
+/// The same of one that was recorded in order: a jump that goes on with a call, or a call without
+/// an end. What it returns is recorded if it goes on with a call that has an exit.
+pub fn enter_in_order(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) {
+    if let Some(asked) = Asked::of(callee) {
+        record(hot, (f, vectors), &asked, callee, rsp);
+    }
+}
+
+fn record(hot: &Hot, (f, vectors): (&Frame, &Vectors), asked: &Asked, callee: u64, rsp: u64) {
     let is_told = asked.values.number != NO_DESCRIPTION && asked.is_shown() && hot.muted.get() == 0;
-    if !is_told || frame.rsp != rsp || hot.overflow.get() != 0 {
+    if !is_told || hot.overflow.get() != 0 {
         return;
     }
     let mut words = [0; MOST_WORDS];
@@ -325,8 +347,9 @@ pub fn enter(hot: &Hot, f: &Frame, vectors: &Vectors, callee: u64, rsp: u64) {
     let pieces = asked.captures().read(hot, words, None);
     let number = asked.values.number;
     chunk::put_values(hot, record::CALL_VALUES, number, words, pieces);
-    if asked.values.returns != 0 && frame.id & FRAME_OPEN == 0 {
-        keep(hot, &asked, words, callee, rsp);
+    let frame = shadow::call(hot).get();
+    if asked.values.returns != 0 && frame.rsp == rsp && frame.id & FRAME_OPEN == 0 {
+        keep(hot, asked, words, callee, rsp);
     }
 }
 

@@ -30,7 +30,7 @@ use crate::memory::thread::Hot;
 use crate::memory::{counters, lock, state, sys};
 use crate::plans::modules::Special;
 use crate::plans::ready::Reach;
-use crate::plans::{modules, plan, slot};
+use crate::plans::{modules, patched, plan, slot};
 use crate::reach::{check, module, propagate};
 use crate::record::{chunk, deep, originals, question, settle};
 use sptrace_wire::control::{ASK_MAPPED, hole};
@@ -157,11 +157,13 @@ fn is_return_address(address: u64) -> bool {
     if caller.is_some_and(|(_, f)| f.is_any(FN_RUNTIME)) {
         return false;
     }
-    let Some(before) = m.text::<8>(address - 8) else {
-        return false;
+    let is_call = |before: [u8; 8]| {
+        let byte = |back: usize| before[8 - back];
+        byte(5) == 0xe8 || (2..=7).any(|back| byte(back) == 0xff && byte(back - 1) >> 3 & 7 == 2)
     };
-    let byte = |back: usize| before[8 - back];
-    byte(5) == 0xe8 || (2..=7).any(|back| byte(back) == 0xff && byte(back - 1) >> 3 & 7 == 2)
+    // Another thread may have patched it since it was made.
+    let as_it_was = || patched::original_before(m, address);
+    m.text::<8>(address - 8).is_some_and(is_call) || as_it_was().is_some_and(is_call)
 }
 
 /// Asks the host for what ld.so has mapped: new modules get their hooks before they run.

@@ -5,7 +5,8 @@
 //! its slot afterwards, unless there was no room, the others here. No frame is kept. Each time
 //! comes first what the clock says, for what is recorded around it has no stamp.
 
-use crate::memory::frame::Frame;
+use crate::events::call_values;
+use crate::memory::frame::{Frame, Vectors};
 use crate::memory::thread::Hot;
 use crate::memory::{counters, sys};
 use crate::patch::text;
@@ -17,10 +18,20 @@ use sptrace_wire::plan::{ORDERED_FULL_ID, ORDERED_ID};
 use sptrace_wire::record;
 
 /// The slot with this id asks, since its callee may not be instrumented yet.
-pub fn first(hot: &Hot, f: &Frame) {
+pub fn first(hot: &Hot, f: &mut Frame, vectors: &Vectors) {
     let id = f.id;
     settle_before(hot, f.above_at() + 8);
-    match propagate::reach(hot, slot::ordered_target(id)) {
+    let callee = slot::ordered_target(id);
+    let reach = propagate::reach(hot, callee);
+    if call_values::are_of(callee) {
+        chunk::put(hot, record::ANCHOR, sys::tsc());
+        // They follow the record, so the slot makes none: it goes on where one without room does.
+        chunk::put_in_order(hot, id as u32, None, f.above_at() - 8);
+        call_values::enter_in_order(hot, f, vectors, callee, f.above_at() + 8);
+        f.id = id + u64::from(ORDERED_FULL_ID - ORDERED_ID);
+        return;
+    }
+    match reach {
         Reach::Later => {}
         // The call that a jump goes on with may be one with an exit: it is asked for each time.
         Reach::ReturnAddress if counters::is_mixed() => {
@@ -32,7 +43,7 @@ pub fn first(hot: &Hot, f: &Frame) {
 }
 
 /// A call or jump that is recorded with its callee.
-pub fn through_pointer(hot: &Hot, f: &Frame) {
+pub fn through_pointer(hot: &Hot, f: &Frame, vectors: &Vectors) {
     let target = f.above[0];
     settle_before(hot, f.above_at() + 16);
     match propagate::reach(hot, target) {
@@ -44,6 +55,7 @@ pub fn through_pointer(hot: &Hot, f: &Frame) {
     }
     chunk::put(hot, record::ANCHOR, sys::tsc());
     chunk::put_in_order(hot, f.id as u32, Some(target), f.above_at());
+    call_values::enter_in_order(hot, f, vectors, target, f.above_at() + 16);
 }
 
 /// A direct call whose slot found no room for its record.
@@ -55,10 +67,10 @@ pub fn full(hot: &Hot, f: &Frame) {
 }
 
 /// Frames of calls that are recorded with stamps and have ended before one from the stack pointer
-/// `rsp`, or a jump of such a one.
+/// `rsp`, or a jump of such a one: what its return needs of its values, just below that, stays.
 fn settle_before(hot: &Hot, rsp: u64) {
     if counters::is_mixed() {
-        settle::settle(hot, rsp, false);
+        settle::settle(hot, rsp - 1, false);
     }
 }
 

@@ -123,8 +123,8 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         common::COUNT_FIRST => counted::first(hot, f.id),
         common::COUNT_INDIRECT => counted::through_pointer(hot, f),
         common::ACTS_FIRST => in_slot::first(hot, f, vectors),
-        common::ORDER_FIRST => ordered::first(hot, f),
-        common::ORDER_INDIRECT => ordered::through_pointer(hot, f),
+        common::ORDER_FIRST => ordered::first(hot, f, vectors),
+        common::ORDER_INDIRECT => ordered::through_pointer(hot, f, vectors),
         common::ORDER_FULL => ordered::full(hot, f),
         // Whose thread runs is known by now: see `sptrace_patch::counts`.
         common::SYSTEM_CALL if counted::is_creation() => counted::creates(f),

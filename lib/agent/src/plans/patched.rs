@@ -6,6 +6,7 @@
 //! Must not know: when something is written, and what the slot holds.
 
 use crate::memory::table::Module;
+use crate::plans::plan;
 use sptrace_wire::plan::*;
 
 /// Text that a patch covers or writes, at most: a run of moved instructions is shorter.
@@ -54,6 +55,35 @@ pub fn standing(m: &Module, at: u64, ours: &[u8], original: &[u8]) -> Stands {
         Stands::Original
     } else {
         Stands::Foreign
+    }
+}
+
+/// The bytes before `at` in the text of a module as the program has them, whatever of them is
+/// patched now: another thread may patch a function while this one is in a call that it has made.
+pub fn original_before(m: &Module, at: u64) -> Option<[u8; 8]> {
+    let mut text = m.text::<8>(at - 8)?;
+    let (_, function) = plan::function_around(m, at - 1)?;
+    for (site, twin) in plan::sites_with_twins(m, function) {
+        for site in [Some(site), twin].into_iter().flatten() {
+            if let Some(patch) = Patch::of_site(m, &site) {
+                put_back(&mut text, at - 8, patch.at, patch.original.bytes());
+            }
+            let room = Springboard::of_site(m, &site).and_then(|spring| spring.room);
+            if let Some(room) = room {
+                put_back(&mut text, at - 8, room.start, room.original);
+            }
+        }
+    }
+    Some(text)
+}
+
+/// What of `original`, which stands at `at`, lies in the text from `start` on.
+fn put_back(text: &mut [u8], start: u64, at: u64, original: &[u8]) {
+    for (at, byte) in (at..).zip(original) {
+        let place = at.checked_sub(start).and_then(|i| text.get_mut(i as usize));
+        if let Some(place) = place {
+            *place = *byte;
+        }
     }
 }
 
@@ -239,6 +269,19 @@ mod tests {
         assert_eq!(text, Some([&[NOP, NOP, CALL][..], &rel].concat()));
         assert!(last(CALL, 0x1000, 4, 0x2000).is_none());
         assert!(last(CALL, 0x1000, BYTES + 1, 0x2000).is_none());
+    }
+
+    #[test]
+    fn original_bytes_are_put_back_as_far_as_they_lie_in_the_text() {
+        let put = |at: u64| {
+            let mut text = [1u8, 2, 3, 4];
+            put_back(&mut text, 0x1000, at, &[7, 8, 9]);
+            text
+        };
+        assert_eq!(put(0xffe), [9, 2, 3, 4]);
+        assert_eq!(put(0x1001), [1, 7, 8, 9]);
+        assert_eq!(put(0x1003), [1, 2, 3, 7]);
+        assert_eq!([put(0xffd), put(0x1004)], [[1, 2, 3, 4]; 2]);
     }
 
     #[test]

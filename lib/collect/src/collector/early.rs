@@ -51,6 +51,16 @@ impl<W: Write> Collector<W> {
         }
     }
 
+    /// What happened later than `tsc`, which is not long ago, is left out, whenever it comes. What
+    /// threads have recorded by now without a time may have happened before, and does not go.
+    pub fn record_up_to(&mut self, arena: &Arena, tsc: u64) {
+        self.record_until(tsc);
+        for state in self.streams.iter_mut().flatten() {
+            state.cursor.ends_at = Some(tsc);
+        }
+        self.take_early(arena);
+    }
+
     pub(super) fn take_early(&mut self, arena: &Arena) {
         self.drain(arena);
         let used = arena.control().streams_used.load(Ordering::Acquire) as usize;
@@ -70,6 +80,14 @@ impl<W: Write> Collector<W> {
                 self.decode(arena, index, Some((written, now)), &mut state);
                 state.taken = written;
                 self.recorder.write_if_full(&mut state.lane);
+            }
+            if state.cursor.ends_at.is_some() {
+                // More may stand behind what a thread has not completed, or never will.
+                let mut rest = halves.get(written..).unwrap_or(&[]).iter();
+                if rest.all(|half| half.load(Ordering::Relaxed) == 0) {
+                    state.cursor.ends_at = None;
+                    state.cursor.later_than = now;
+                }
             }
             self.streams[i] = Some(state);
         }

@@ -293,6 +293,10 @@ impl<W: Write> Sink for Feed<'_, W> {
         }
     }
 
+    fn leaves_out(&self) -> bool {
+        self.lane.deep.as_ref().is_some_and(Deep::leaves_out)
+    }
+
     fn counts(&self) -> bool {
         self.recorder.counts
     }

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
+use sptrace_trace::FunctionId;
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::levels::SITE;
 
@@ -45,6 +46,10 @@ pub(super) struct Lengths {
     chunks: u32,
     pub(super) memories: Memories,
     pub(super) last_bid: Instant,
+    /// Functions with values, whose calls keep their stamps, as far as they are named, and how many
+    /// functions were when this was looked at.
+    valued: HashSet<FunctionId>,
+    matched: u32,
 }
 
 impl Lengths {
@@ -69,6 +74,8 @@ impl<W: Write> Collector<W> {
             chunks: 0,
             memories: Memories::default(),
             last_bid: Instant::now(),
+            valued: HashSet::new(),
+            matched: 0,
         });
     }
 
@@ -82,12 +89,19 @@ impl<W: Write> Collector<W> {
             return;
         };
         lengths.last_taken = Instant::now();
+        let named = self.named_functions();
+        if std::mem::replace(&mut lengths.matched, named) != named {
+            let all = self.book.modules.iter().flat_map(|m| m.valued());
+            lengths.valued.extend(all);
+        }
         for state in self.streams.iter_mut().flatten() {
             let pid = state.lane.pid;
             if lengths.seen.insert(pid) {
                 lengths.newest = lengths.last_taken;
             }
-            for (function, length) in state.cursor.take_lengths() {
+            let all = state.cursor.take_lengths();
+            for (function, length) in all.filter(|(function, _)| !lengths.valued.contains(function))
+            {
                 let known = lengths.taken.entry((pid, function)).or_default();
                 known.add(length);
             }

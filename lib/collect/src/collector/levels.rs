@@ -299,7 +299,7 @@ impl<W: Write> Collector<W> {
         }
     }
 
-    fn named_functions(&self) -> u32 {
+    pub(super) fn named_functions(&self) -> u32 {
         let all = self.book.modules.iter().map(|m| m.named_functions());
         all.sum::<usize>() as u32
     }

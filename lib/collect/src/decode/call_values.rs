@@ -28,7 +28,9 @@ impl<S: Sink> Decoder<'_, S> {
             what: What::Called((0..words).map(|i| word(bytes, 8 * i)).collect()),
             pieces: pieces_of(bytes.get(8 * words..).unwrap_or(&[])),
         };
-        self.tell_values(tsc, &values);
+        if !self.sink.leaves_out() {
+            self.tell_values(tsc, &values);
+        }
         true
     }
 
@@ -46,7 +48,10 @@ impl<S: Sink> Decoder<'_, S> {
             },
             pieces: pieces_of(bytes.get(RETURN_BYTES..).unwrap_or(&[])),
         };
-        self.tell_values(tsc, &values);
+        self.end_inside(tsc);
+        if !self.sink.leaves_out() {
+            self.tell_values(tsc, &values);
+        }
         true
     }
 

@@ -68,7 +68,7 @@ impl<S: Sink> Decoder<'_, S> {
         mut at: usize,
         wide_callee: &mut Option<u64>,
     ) -> Option<usize> {
-        if !self.sink.come_to(self.cursor.last_tsc, 0) {
+        if !self.sink.come_to(self.cursor.earliest(), 0) {
             return None;
         }
         let mut edges = std::mem::take(&mut self.cursor.edges);

@@ -294,6 +294,16 @@ impl Open {
         (told, all - self.frames.len())
     }
 
+    /// The innermost call whose end is told will end next: so many inside of it have by now.
+    pub(super) fn ended_inside(&mut self, tsc: u64) -> usize {
+        let all = self.frames.len();
+        let told = self.ends.as_ref().map(Ends::next_told);
+        if let Some(End::Of(at)) = told {
+            self.keep(at + 1, tsc);
+        }
+        all - self.frames.len()
+    }
+
     /// What a call or jump says of those before.
     ///
     /// The stack pointer alone does not tell a call inside of another from one that the same caller

@@ -72,9 +72,8 @@ impl<S: Sink> Decoder<'_, S> {
         }
         let mut looked_up = std::mem::take(&mut self.cursor.ordered.looked_up);
         let end = self.look_up_all(halves, at, &mut looked_up);
-        let from = self.cursor.last_tsc;
+        let (from, to) = self.times_up_to(halves, end);
         self.cursor.ordered.last_tsc = from;
-        let to = self.next_time(halves, end).max(from);
         let mut takes_rows = self.takes_plain(wide_callee);
         match takes_rows {
             true => row.between(from, to, self.sink),
@@ -133,6 +132,16 @@ impl<S: Sink> Decoder<'_, S> {
     #[inline]
     pub(super) fn takes_plain(&self, wide_callee: &Option<u64>) -> bool {
         wide_callee.is_none() && self.cursor.lazy.is_none() && self.sink.takes_rows()
+    }
+
+    /// Between which times that was recorded which comes next and ends at `end`.
+    fn times_up_to(&self, halves: &[AtomicU32], end: usize) -> (u64, u64) {
+        let from = self.cursor.earliest();
+        let to = self.next_time(halves, end).max(from);
+        match self.cursor.ends_at {
+            Some(ends_at) if from < ends_at => (from, to.min(ends_at)),
+            _ => (from, to),
+        }
     }
 
     /// The time of the next record from `at` on that has one, else the latest that there can be.
@@ -343,6 +352,14 @@ impl<S: Sink> Decoder<'_, S> {
         self.tell_kinds((tsc, is_exact), ended, 0);
         if told == End::Earlier {
             self.sink.exit(tsc);
+        }
+    }
+
+    /// The innermost call with stamps will end next: what is told until then is of it.
+    pub(super) fn end_inside(&mut self, tsc: u64) {
+        if self.cursor.ordered.is_mixed() {
+            let ended = self.cursor.ordered.ended_inside(tsc);
+            self.tell_kinds((tsc, false), ended, 0);
         }
     }
 

@@ -91,6 +91,11 @@ pub trait Sink: Naming {
     /// estimates.
     fn between(&mut self, from_tsc: u64, to_tsc: u64);
 
+    /// The innermost call is left out, and so is what it has brought.
+    fn leaves_out(&self) -> bool {
+        false
+    }
+
     /// Calls are counted by who makes them, and not recorded.
     fn counts(&self) -> bool {
         false

@@ -40,8 +40,8 @@ pub fn whole(halves: &[AtomicU32], from: usize, areas: &Areas, leaves_out: bool)
                 // The id says what follows.
                 (!may_be_taken_back || is_followed) && (!may_be_left_out || half(next + 1) != 0)
             }
-            // The word with the id is its only one, or the id comes last.
-            Record::Call(_) if length == 2 => true,
+            // The word with the id is its only one, or the callee, which is no zero, comes last.
+            Record::Call(_) if length == 2 || half(at + 2) != 0 => true,
             Record::Valued(_) => true,
             Record::Call(_) | Record::Control { .. } | Record::Nothing => is_followed,
         };
@@ -59,6 +59,8 @@ pub fn whole(halves: &[AtomicU32], from: usize, areas: &Areas, leaves_out: bool)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::module::{PLACE_IN_ORDER, PLACE_INDIRECT, Places};
+    use crate::decode::process::Area;
     use sptrace_wire::record::{ANCHOR, LEFT_OUT, SYSTEM_RETURN};
     use sptrace_wire::values::END;
 
@@ -92,6 +94,26 @@ mod tests {
         let anchor = vec![STAMP, ANCHOR, 5, 0];
         assert_eq!(whole_of(&anchor), 0);
         assert_eq!(whole_of(&[anchor, call(0, END)].concat()), 11);
+    }
+
+    #[test]
+    fn a_call_through_a_pointer_is_written_when_its_callee_is() {
+        const ID: u32 = 0x7000_0008;
+        let mut areas = Areas::default();
+        areas.push(Area {
+            start: 0x7000_0000,
+            bytes: 0x1000,
+            module: 0,
+            places: Places::of(&[(8, PLACE_IN_ORDER | PLACE_INDIRECT, None)]),
+        });
+        let whole_of = |halves: &[u32]| {
+            let mut all: Vec<_> = halves.iter().map(|h| AtomicU32::new(*h)).collect();
+            all.extend((0..64).map(|_| AtomicU32::new(0)));
+            whole(&all, 0, &areas, false)
+        };
+        assert_eq!(whole_of(&[STAMP, ID, 0x1234]), 3);
+        assert_eq!(whole_of(&[STAMP, ID]), 0);
+        assert_eq!(whole_of(&[0, ID, 0x1234]), 0);
     }
 
     #[test]

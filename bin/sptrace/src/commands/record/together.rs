@@ -6,6 +6,7 @@
 use super::RecordArgs;
 use crate::commands::levels::Beside;
 use crate::commands::selection;
+use crate::commands::stamps::Stamps;
 use sptrace_collect::acts::Payloads;
 use sptrace_collect::bids::{self, Bid};
 use sptrace_collect::event::{Event, What};
@@ -163,8 +164,10 @@ impl RecordArgs {
         }
     }
 
-    /// What calls cannot be recorded in order beside: whether it is asked for, and its option.
-    pub fn beside_stamps_none(&self) -> [(bool, &'static str); 8] {
+    /// What calls cannot be recorded in order beside, all or the short ones: whether it is asked
+    /// for, and its option.
+    pub fn beside_stamps(&self, stamps: Stamps) -> [(bool, &'static str); 8] {
+        let are_none = stamps == Stamps::None;
         let need_ends = |events: &[Event]| events.iter().any(Event::needs_ends);
         [
             (self.levels.count, "--count"),
@@ -180,8 +183,8 @@ impl RecordArgs {
                 need_ends(&self.dump_on),
                 "--dump-on of a return or a slow call",
             ),
-            (!self.arguments.is_empty(), "-A"),
-            (!self.results.is_empty(), "-R"),
+            (are_none && !self.arguments.is_empty(), "-A"),
+            (are_none && !self.results.is_empty(), "-R"),
             (self.payloads.is_some(), "on_enter and on_exit"),
             (!self.first_levels.is_empty(), "level(GLOB, LEVEL)"),
         ]

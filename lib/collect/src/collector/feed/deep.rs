@@ -60,6 +60,11 @@ impl Deep {
         self.inside.is_empty()
     }
 
+    /// The innermost call is left out.
+    pub(crate) fn leaves_out(&self) -> bool {
+        matches!(self.inside.last(), Some(Inside::Call | Inside::Open))
+    }
+
     /// The innermost call ends, with those without ends of their own that are inside of it. Is that
     /// told?
     pub(crate) fn exits(&mut self) -> bool {
@@ -120,7 +125,9 @@ mod tests {
         let mut deep = Deep::new(0);
         deep.enters_kernel();
         assert!(deep.is_empty() && deep.enters(PLACE_ENTRY, 0) && !deep.enters(PLACE_ENTRY, 1));
+        assert!(deep.leaves_out());
         deep.enters_kernel();
+        assert!(!deep.leaves_out());
         // A handler interrupts it.
         assert!(!deep.enters(PLACE_ENTRY, 2) && !deep.exits() && deep.exits());
         deep.enters_kernel();

@@ -93,6 +93,31 @@ fn calls_with_stamps_and_calls_in_order_have_one_stack() {
     assert_eq!(thread.torn, Torn::default());
 }
 
+/// The last calls before a recording was stopped were missing: their times were estimates up to
+/// where they were read.
+#[test]
+fn calls_in_order_that_may_be_of_before_the_end_are_part_of_the_recording() {
+    let entered = |told: &[Told]| told.iter().filter(|told| matches!(told, Enter(..))).count();
+    let calls = [0x1000, ORDERED, 0x0f00, ORDERED, 0x0f00, ORDERED];
+    let mut thread = Thread::new();
+    thread.sink.takes_rows = false;
+    thread.sink.until_tsc = HIGH + 300;
+    assert_eq!(entered(&in_order(&mut thread, &calls)), 0, "by their times");
+    let mut thread = Thread::new();
+    thread.sink.takes_rows = false;
+    thread.sink.until_tsc = HIGH + 300;
+    thread.cursor.ends_at = Some(HIGH + 300);
+    let told = in_order(&mut thread, &calls);
+    assert_eq!(told.first(), Some(&Between(100, 300)));
+    assert_eq!(entered(&told), 3);
+    // What comes then was recorded later.
+    thread.cursor.ends_at = None;
+    thread.cursor.later_than = HIGH + 310;
+    thread.cursor.until_tsc = HIGH + 2000;
+    assert_eq!(entered(&thread.chunk(&calls)), 0);
+    assert_eq!(thread.torn, Torn::default());
+}
+
 #[test]
 fn a_call_in_order_may_name_its_callee() {
     let mut thread = Thread::new();
