@@ -19,6 +19,7 @@ pub mod in_slot;
 pub mod ordered;
 pub mod process;
 mod returns;
+mod roots;
 pub mod slow;
 pub mod special;
 pub mod system_call;

@@ -247,7 +247,7 @@ pub fn with_system_calls(plan: &[u8], found: &SystemCalls) -> Option<Vec<u8>> {
 
 /// The plan with other special functions, more templates behind its own (at the next multiple of
 /// 8), and areas up to `area_end`.
-fn rewritten(
+pub(crate) fn rewritten(
     view: PlanView<'_>,
     plan: &[u8],
     specials: &[PlanSpecial],

@@ -4,11 +4,11 @@
 //! by stack pointer, the innermost lowest. Must not know what is recorded of a frame.
 
 use crate::memory::live::StackWord;
-use crate::memory::state;
 use crate::memory::thread::{
     FRAME_BYTES, FRAME_HELD, FRAME_HELD_RECORDED, FRAME_KEPT, FRAME_QUIET, FRAME_QUIET_HELD,
-    FrameAt, Hot, ShadowFrame,
+    FRAME_ROOT, FrameAt, Hot, ShadowFrame,
 };
+use crate::memory::{counters, state};
 use sptrace_wire::control::hole;
 use sptrace_wire::record::{FRAME_OPEN, FRAME_VALUES};
 
@@ -38,6 +38,21 @@ pub fn is_held(id: u64) -> bool {
 /// True of the frame of a call without a record.
 pub fn is_quiet(id: u64) -> bool {
     id == FRAME_QUIET || id == FRAME_QUIET_HELD
+}
+
+/// The frame at the top is that of a root's call, whose return address is `back`: its return comes
+/// to the slow path, where it is known for that of the root. There must be room.
+pub fn mark_root(hot: &Hot, back: u64) {
+    hot.root.set(hot.ssp.get());
+    push(hot, hot.top().rsp() - 1, FRAME_ROOT, back);
+}
+
+/// The return address that the root was called with, of a root that [`mark_root`] has marked.
+pub fn back_of_root(hot: &Hot) -> Option<u64> {
+    let root = hot.root.get();
+    let is_there = root != 0 && root < hot.ssp.get();
+    let mark = is_there.then(|| hot.frame(root).above().get())?;
+    (mark.id == FRAME_ROOT).then_some(mark.callee)
 }
 
 /// A frame goes, and no exit was seen: if a payload waits for it, that is counted.
@@ -72,7 +87,8 @@ pub fn push(hot: &Hot, rsp: u64, id: u64, callee: u64) {
 /// Number of open frames of a thread.
 pub fn depth(hot: &Hot) -> u32 {
     let frames = (hot.ssp.get() - hot.shadow()) / FRAME_BYTES as u64;
-    frames as u32 - hot.barriers.get() - kept(hot)
+    let marks = counters::keeps_returns() && hot.root.get() != 0;
+    frames as u32 - hot.barriers.get() - kept(hot) - u32::from(marks)
 }
 
 /// Number of frames that keep something of others' values.

@@ -36,6 +36,9 @@ pub const FRAME_KEPT: u64 = FRAME_OPEN | FRAME_VALUES | 1 << 42;
 pub const FRAME_HELD: u64 = FRAME_OPEN | FRAME_VALUES | 1 << 43;
 /// The same of a call that has a record, or of what a call has jumped to, without the lowest.
 pub const FRAME_HELD_RECORDED: u64 = FRAME_OPEN | FRAME_VALUES | 1 << 44;
+/// The frame, a byte below that of a root's call, that says so where calls keep their return
+/// addresses: by it the return comes to the slow path. Its callee is the return address.
+pub const FRAME_ROOT: u64 = FRAME_OPEN | FRAME_VALUES | 1 << 46;
 /// Frames of what a call keeps for the payload of its return, at least.
 pub const KEPT_FRAMES: usize = 4;
 /// Bytes of the shadow stack in a thread block: address space for half a million frames (8 MB of

@@ -4,7 +4,7 @@
 //! is the business of [`crate::events::process`] and [`crate::events::hook`].
 
 use crate::memory::table::Module;
-use crate::memory::{mapped, state, stopped, sys};
+use crate::memory::{counters, mapped, state, stopped, sys};
 use crate::patch::{site, text};
 use crate::plans::patched::{Patch, Springboard, Stands};
 use crate::plans::plan;
@@ -16,7 +16,7 @@ use sptrace_wire::plan::*;
 pub fn install_specials(m: &Module) {
     let mut batch = text::Batch::of(m);
     let p = state::process();
-    if has_root(m) && p.originals.get().is_none() {
+    if has_root(m) && p.originals.get().is_none() && !counters::keeps_returns() {
         p.originals.set(mapped::make());
     }
     // The slots that hooks lead to, before anything can get there.
@@ -31,8 +31,8 @@ pub fn install_specials(m: &Module) {
     for s in plan::specials(m) {
         match s.kind {
             SpecialKind::SystemCallRefused => state::count_hole(hole::SYSTEM_CALLS),
-            // Until the kernel is told of it.
-            SpecialKind::Handler => {}
+            // Until the kernel is told of it; or no entry.
+            SpecialKind::Handler | SpecialKind::RootCall => {}
             _ => install(m, &s, &mut batch),
         }
     }
