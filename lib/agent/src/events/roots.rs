@@ -8,7 +8,8 @@
 //! Calls of roots from the same module, and by name from others, are patched before anybody can
 //! make them. If another call has led here, its return point is patched now, if nobody can be in
 //! the middle of what is overwritten. Else the frame is entry-only: that its call is over shows
-//! when another return address stands in the place of its own, or the stack pointer above it.
+//! when another return address stands in the place of its own, or the stack pointer above it. So
+//! that this is not found out late, calls that such a root makes itself take the slow path.
 
 use crate::events::ordered::Last;
 use crate::events::{between, hook};

@@ -40,19 +40,34 @@ pub fn is_quiet(id: u64) -> bool {
     id == FRAME_QUIET || id == FRAME_QUIET_HELD
 }
 
-/// The frame at the top is that of a root's call, whose return address is `back`: its return comes
-/// to the slow path, where it is known for that of the root. There must be room.
+/// The frame at the top is that of a root's call, which keeps its return address `back`. A mark
+/// goes below it, a byte away, so that the return comes to the slow path and is known for that of
+/// the root. Below an entry-only frame it goes so far away that each call that the root itself
+/// makes comes there, to see whether the root has ended. There must be room.
 pub fn mark_root(hot: &Hot, back: u64) {
     hot.root.set(hot.ssp.get());
-    push(hot, hot.top().rsp() - 1, FRAME_ROOT, back);
+    hot.root_back.set(back);
+    let distance = match hot.top().id() & FRAME_OPEN {
+        0 => 1,
+        _ => SAME_STACK_BYTES / 2,
+    };
+    push(hot, hot.top().rsp().saturating_sub(distance), FRAME_ROOT, 0);
 }
 
-/// The return address that the root was called with, of a root that [`mark_root`] has marked.
+/// An event has taken the mark off an entry-only root that may still run: it is put there again.
+pub fn mark_again(hot: &Hot) {
+    let root = hot.root.get();
+    if root != 0 && root == hot.ssp.get() && hot.top().id() & FRAME_OPEN != 0 {
+        mark_root(hot, hot.root_back.get());
+    }
+}
+
+/// The return address that the root was called with, as long as it has its mark.
 pub fn back_of_root(hot: &Hot) -> Option<u64> {
     let root = hot.root.get();
     let is_there = root != 0 && root < hot.ssp.get();
-    let mark = is_there.then(|| hot.frame(root).above().get())?;
-    (mark.id == FRAME_ROOT).then_some(mark.callee)
+    let is_marked = is_there && hot.frame(root).above().id() == FRAME_ROOT;
+    is_marked.then(|| hot.root_back.get())
 }
 
 /// A frame goes, and no exit was seen: if a payload waits for it, that is counted.

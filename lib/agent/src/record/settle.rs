@@ -135,6 +135,9 @@ pub fn settle(hot: &Hot, rsp: u64, inclusive: bool) {
     if hot.rearm_above.get() != 0 && rsp > hot.rearm_above.get() {
         arm_again(hot, rsp);
     }
+    if ended.keeps_returns {
+        shadow::mark_again(hot);
+    }
     if hot.root.get() != 0 && root_is_gone(hot) {
         let frames = (hot.ssp.get() - hot.root.get()) / FRAME_BYTES as u64 + 1;
         drop_frames(hot, frames);
