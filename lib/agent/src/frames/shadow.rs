@@ -102,7 +102,7 @@ pub fn push(hot: &Hot, rsp: u64, id: u64, callee: u64) {
 /// Number of open frames of a thread.
 pub fn depth(hot: &Hot) -> u32 {
     let frames = (hot.ssp.get() - hot.shadow()) / FRAME_BYTES as u64;
-    let marks = counters::keeps_returns() && hot.root.get() != 0;
+    let marks = hot.root.get() != 0 && counters::keeps_returns();
     frames as u32 - hot.barriers.get() - kept(hot) - u32::from(marks)
 }
 
@@ -180,6 +180,33 @@ mod tests {
         assert_eq!((depth(&hot), call(&hot).rsp()), (1, 0x2000));
         push(&hot, 0x1ff8, 8, 0);
         assert_eq!((depth(&hot), call(&hot).rsp()), (2, 0x1ff8));
+    }
+
+    #[test]
+    fn a_root_has_a_mark_below_it_as_long_as_it_is_there() {
+        let hot = thread(8);
+        push(&hot, 0x2000, 7, 0);
+        assert_eq!(back_of_root(&hot), None);
+        mark_root(&hot, 0x77);
+        assert_eq!((call(&hot).rsp(), hot.top().rsp()), (0x2000, 0x1fff));
+        assert_eq!(back_of_root(&hot), Some(0x77));
+        hot.pop();
+        assert_eq!(back_of_root(&hot), None);
+        // Its return comes to the slow path; there is nothing to be looked for meanwhile.
+        mark_again(&hot);
+        assert_eq!(back_of_root(&hot), None);
+    }
+
+    #[test]
+    fn calls_of_a_root_without_an_end_lie_above_its_mark() {
+        let hot = thread(8);
+        let rsp = 4 * SAME_STACK_BYTES;
+        push(&hot, rsp, 7 | FRAME_OPEN, 0);
+        mark_root(&hot, 0x77);
+        assert!(hot.top().rsp() < rsp - 0x1000 && hot.top().rsp() > rsp - SAME_STACK_BYTES);
+        hot.pop();
+        mark_again(&hot);
+        assert_eq!((back_of_root(&hot), call(&hot).rsp()), (Some(0x77), rsp));
     }
 
     #[test]
