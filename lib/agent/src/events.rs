@@ -16,6 +16,7 @@ pub mod exec;
 pub mod exits;
 pub mod hook;
 pub mod in_slot;
+mod jumped;
 pub mod ordered;
 pub mod process;
 mod returns;

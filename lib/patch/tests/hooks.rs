@@ -12,8 +12,9 @@ type Build = fn(&Object<'_>, &Analysis) -> Vec<u8>;
 
 #[test]
 fn every_function_of_this_program_is_hooked_or_refused() {
-    let kinds: [Build; 2] = [build_plan, build_plan_with_returns];
-    kinds.map(all_are_hooked_or_refused);
+    for build in [build_plan as Build, build_plan_with_returns] {
+        all_are_hooked_or_refused(build);
+    }
 }
 
 fn all_are_hooked_or_refused(build: Build) {

@@ -20,7 +20,7 @@
 //! thread is muted, and a hooked function is recorded as one that is called.
 
 use crate::events::ordered::Last;
-use crate::events::{between, counted, ordered, roots};
+use crate::events::{between, counted, jumped, ordered, roots};
 use crate::frames::shadow;
 use crate::frames::shadow::FRAME_DONE;
 use crate::memory::frame::Frame;
@@ -63,7 +63,7 @@ fn enter_root(hot: &Hot, word: StackWord, id: u64, (hooked, last): (&Special, Op
     let rsp = word.address() + 8;
     // What its call keeps of its values lies just below it, and stays.
     settle::settle(hot, rsp - 1, false);
-    let has_jumped = |last| has_jumped(hot, last, rsp, entry);
+    let has_jumped = |last| jumped::has_jumped(hot, last, rsp, entry);
     let is_called = is_its_call(hot, word) || last.is_some_and(has_jumped);
     if !is_called {
         settle::settle(hot, rsp, true);
@@ -111,20 +111,6 @@ fn enter_root(hot: &Hot, word: StackWord, id: u64, (hooked, last): (&Special, Op
     if is_root {
         hot.root.set(hot.ssp.get());
     }
-}
-
-/// True if a jump out of a call that was not recorded was the last event, and has led here: it was
-/// recorded as the function's entry, or as a jump of what was entered so at the same place before.
-pub(super) fn has_jumped(hot: &Hot, last: Last, rsp: u64, function: u64) -> bool {
-    let [_, first, second, third] = last;
-    let entered = u64::from(second) | u64::from(third) << 32;
-    let is_entered = first == record::ENTERED && entered == function;
-    let is_direct = || {
-        let id = modules::in_area(third);
-        id.is_some_and(|id| slot::direct_target(id) == function)
-    };
-    let is_through_pointer = || third == function as u32 && modules::in_area(second).is_some();
-    shadow::call(hot).rsp() == rsp && (is_entered || is_direct() || is_through_pointer())
 }
 
 /// True if the top frame is the call (or a tail jump in it) that leads to the function whose return

@@ -12,7 +12,7 @@
 //! that this is not found out late, calls that such a root makes itself take the slow path.
 
 use crate::events::ordered::Last;
-use crate::events::{between, hook};
+use crate::events::{between, jumped};
 use crate::frames::shadow;
 use crate::memory::live::StackWord;
 use crate::memory::state;
@@ -30,7 +30,7 @@ pub fn enter(hot: &Hot, word: StackWord, id: u64, (hooked, last): (&Special, Opt
     settle::settle(hot, rsp - 1, false);
     let frame = shadow::call(hot);
     let is_its = frame.rsp() == rsp && return_points::call_before(back) == Some(frame.id());
-    let is_called = is_its || last.is_some_and(|last| hook::has_jumped(hot, last, rsp, entry));
+    let is_called = is_its || last.is_some_and(|last| jumped::has_jumped(hot, last, rsp, entry));
     if !is_called {
         settle::settle(hot, rsp, true);
     }
