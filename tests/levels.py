@@ -6,7 +6,7 @@ usage: tests/levels.py [--sptrace PATH] [--programs FOLDER] [--only GLOB]
 Given test programs (tests/programs/build.sh). A program makes rounds of calls when it is told to, and says how often it has called
 what; so it is known to the call what a recording had to see that began and ended in between. TABLE says of each option beside
 --count, --hot-limit and --budget whether it works, and how that shows in the trace, or is refused, and with which words. MATRIX has
-what says when and where is recorded, which works in every mode, also those of --stamps. Running programs are attached to with each
+what says when and where is recorded, which works in every mode, also those of --stamps and --return-points. Running programs are attached to with each
 of them, again and again, and must be as before afterwards. Exit status: 1 if anything failed.
 """
 import argparse, collections, csv, io, json, os, signal, subprocess, sys, tempfile, time
@@ -18,7 +18,9 @@ from harness.process import code_of, differing_bytes, maps, status_field
 
 case = Cases()
 MODES = {"--count": ["--count"], "--hot-limit": ["--hot-limit", "2k"], "--budget": ["--budget", "1%"]}
-EVERY = {**MODES, "full": ["--stamps", "full"], "auto": ["--stamps", "auto"], "none": ["--stamps", "none"], "--short-limit": ["--hot-limit", "2k", "--short-limit", "100us"]}
+# Of a command that is started alone.
+POINTS = {"points": ["--return-points"]}
+EVERY = {**MODES, **POINTS, "full": ["--stamps", "full"], "auto": ["--stamps", "auto"], "none": ["--stamps", "none"], "--short-limit": ["--hot-limit", "2k", "--short-limit", "100us"]}
 NAMES = ("direct", "pointed", "tailed", "deep", "compared", "one_round")
 KINDS = ("O0", "O2", "static")
 ROUNDS = 50_000
@@ -344,6 +346,8 @@ MATRIX = [
     (["--stop-on", "signal:USR2"], stopped),
     (["--stop-on", "signal:USR2", "-F", "one_round"], stopped),
 ]
+# Others have these in TABLE.
+BESIDE_POINTS = [(["-D", "2"], shallow), (["-l", "rounds*"], own)]
 # Of a program that runs already.
 ATTACHED = [[], ["-F", "one_round"], ["--between", "one_round", "start", "exit"], ["-D", "50"], ["--ring", "64M"], ["-F", "one_round", "--ring", "64M"]]
 
@@ -364,7 +368,7 @@ def of_the_table(mode):
 def when_and_where_is_recorded_in_every_mode(bench):
     failed = []
     for mode in EVERY:
-        for options, act in MATRIX:
+        for options, act in MATRIX + (BESIDE_POINTS if mode == "points" else []):
             try: act(bench, mode, options)
             except Failed as error: failed.append(f"{mode} {' '.join(options)}: {error}")
     if failed: raise Failed("\n".join(failed))
@@ -387,6 +391,7 @@ def a_running_program_in_every_mode(bench):
     program.rounds(10)
     code = code_of(program.process.pid)
     for mode, words in EVERY.items():
+        if mode in POINTS: continue
         for options in ATTACHED:
             try:
                 wanted, trace = attached(bench, program, [*words, *options])
@@ -395,7 +400,7 @@ def a_running_program_in_every_mode(bench):
             except Failed as error: failed.append(f"{mode} {' '.join(options)}: {error}")
     program.end()
     if failed: raise Failed("\n".join(failed))
-    return f"{len(EVERY)} x {len(ATTACHED)}"
+    return f"{len(EVERY) - len(POINTS)} x {len(ATTACHED)}"
 
 
 @case

@@ -115,6 +115,86 @@ int main(int argc, char **argv)
 }
 """
 
+# Roots are called in every way there is. `shared` is called inside of them and outside, there by calls that lie deeper on the stack than
+# a root has lain: who takes a root for open counts them.
+ROOTED = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#define HERE __attribute__((noinline, noclone))
+#define STOP __asm__ volatile("" ::: "memory")
+HERE int shared(int n) { STOP; return n + 1; }
+HERE int middle(int n) { char room[4000]; __asm__ volatile("" :: "r"(room) : "memory"); int r = shared(n); STOP; return r + shared(n); }
+HERE int root_direct(int n) { STOP; int r = middle(n); STOP; return r + 1; }
+HERE int root_pointed(int n) { STOP; int r = middle(n); STOP; return r + 2; }
+HERE int root_jumped(int n) { STOP; int r = middle(n); STOP; return r + 3; }
+HERE int root_compared(const void *a, const void *b) { STOP; int r = middle(1); STOP; return *(const int *)a - *(const int *)b + r - r; }
+HERE int root_recursive(int n) { STOP; int r = n ? root_recursive(n - 1) : middle(n); STOP; return r + 1; }
+HERE int jumper(int n) { return root_jumped(n + 1); }
+static int (*volatile pointer)(int) = root_pointed;
+HERE static int outside(int n) { int r = middle(n); STOP; return r + middle(n + 1); }
+static void *thread(void *of)
+{
+    long sum = 0;
+    for (int i = 0; i < *(int *)of; i++) sum += root_direct(i) + outside(i) + pointer(i) + outside(i);
+    return (void *)sum;
+}
+int main(int argc, char **argv)
+{
+    int n = atoi(argv[argc - 1]), pair[2] = {2, 1};
+    long sum = 0;
+    pthread_t threads[3];
+    for (int i = 0; i < n; i++) {
+        sum += outside(i) + root_direct(i) + outside(i) + pointer(i) + outside(i) + jumper(i) + outside(i);
+        qsort(pair, 2, sizeof *pair, root_compared);
+        pair[0] = 2, pair[1] = 1;
+        sum += outside(i) + root_recursive(4) + outside(i);
+    }
+    for (int i = 0; i < 3; i++) pthread_create(threads + i, 0, thread, &n);
+    for (int i = 0; i < 3; i++) { void *r; pthread_join(threads[i], &r); sum += (long)r; }
+    return printf("%ld\n", sum) < 0;
+}
+"""
+# The same where an exception leaves the root.
+THROWN = r"""
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#define HERE __attribute__((noinline, noclone))
+#define STOP __asm__ volatile("" ::: "memory")
+extern "C" {
+HERE int shared(int n) { STOP; return n + 1; }
+HERE int middle(int n) { char room[4000]; __asm__ volatile("" :: "r"(room) : "memory"); int r = shared(n); STOP; return r + shared(n); }
+HERE int thrower(int n) { int r = middle(n); if (r >= 0) throw std::runtime_error("x"); return r; }
+HERE int root_thrown(int n) { if (n < 0) return shared(n); int r = thrower(n); STOP; return r + n; }
+HERE int outside(int n) { int r = middle(n); STOP; return r + middle(n); }
+}
+int main(int argc, char **argv)
+{
+    long sum = 0;
+    for (int i = 0; i < atoi(argv[argc - 1]); i++) {
+        sum += outside(i);
+        try { sum += root_thrown(i); } catch (std::exception &e) { sum++; }
+        sum += outside(i);
+    }
+    return printf("%ld\n", sum) < 0;
+}
+"""
+# The same functions run unseen in two threads while a root calls them for the first time in a third.
+BESIDE = UNSEEN[:UNSEEN.index("static void on_alarm")].replace("#include <signal.h>", "#include <pthread.h>").replace("#include <sys/time.h>", "#include <unistd.h>") + r"""
+static volatile long sums[2];
+static void *runs(void *of) { while (done <= 10) sums[(long)of] += hidden(current ? current : 1, 100); return 0; }
+int main(void)
+{
+    pthread_t threads[2];
+    int r = 0;
+    for (long i = 0; i < 2; i++) pthread_create(threads + i, 0, runs, (void *)i);
+    for (int i = 1; i <= 10; i++) { current = i; usleep(2000); r += seen(i, 3); usleep(1000); done = i + 1; }
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
+    return printf("%d\n", r) < 0;
+}
+"""
+
 
 def walker(bench):
     program = f"{bench.folder}/walker"
@@ -179,9 +259,10 @@ def nearly_all_ends_are_seen_where_calls_return_to(bench):
 def the_program_sees_its_own_return_addresses(bench):
     program = walker(bench)
     alone = bench.run("setarch", "-R", program)
-    traced = bench.run(bench.sptrace, "run", "-q", "-o", f"{bench.folder}/walked", *POINTS, "--", "setarch", "-R", program)
-    same("what the program sees of its stack", alone[1].splitlines(), traced[1].splitlines())
-    same("status and errors", (alone[0], alone[2]), (traced[0], traced[2]))
+    for options in ((), ("-F", "first"), ("-F", "third"), ("-F", "*"), ("-D", "3"), ("-l", "walker"), ("--between", "first", "start", "exit")):
+        traced = bench.run(bench.sptrace, "run", "-q", "-o", f"{bench.folder}/walked", *POINTS, *options, "--", "setarch", "-R", program)
+        same(f"{options}: what the program sees of its stack", alone[1].splitlines(), traced[1].splitlines())
+        same(f"{options}: status and errors", (alone[0], alone[2]), (traced[0], traced[2]))
 
 
 def frames_of(words):
@@ -230,7 +311,45 @@ def functions_that_run_unseen_are_not_patched_under_themselves(bench):
     with open(f"{program}.c", "w") as f: f.write(UNSEEN)
     subprocess.run(["gcc", "-O0", "-o", program, f"{program}.c"], check=True)
     alone = bench.run(program)[:2]
-    for _ in range(10): same("output and status", alone, bench.record("patched", (*POINTS, "-N", "hidden"), [program])[0])
+    for options in (("-N", "hidden"), ("-F", "seen"), ("-D", "2"), ("-l", "unseen")):
+        for _ in range(10): same(f"{options}: output and status", alone, bench.record("patched", (*POINTS, *options), [program])[0])
+
+
+@case
+def functions_that_run_unseen_in_other_threads_are_not_patched_under_them(bench):
+    program = f"{bench.folder}/beside"
+    with open(f"{program}.c", "w") as f: f.write(BESIDE)
+    subprocess.run(["gcc", "-O0", "-o", program, f"{program}.c", "-lpthread"], check=True)
+    alone = bench.run(program)[:2]
+    for options in (("-F", "seen"), ("-N", "hidden"), ("--between", "seen", "start", "exit")):
+        for _ in range(10): same(f"{options}: output and status", alone, bench.record("beside.data", (*POINTS, *options), [program])[0])
+
+
+def rooted(bench, name, compiler, text, options, wanted):
+    """Calls inside of roots are recorded, and no others."""
+    for level in ("-O0", "-O2"):
+        program = f"{bench.folder}/{name}{level}"
+        source = f"{program}.{'cc' if compiler == 'g++' else 'c'}"
+        with open(source, "w") as f: f.write(text)
+        subprocess.run([compiler, level, "-o", program, source, "-lpthread"], check=True)
+        alone = bench.run(program, "1000")[:2]
+        counted, trace = bench.record(name, (*POINTS, *options), [program, "1000"])
+        same(f"{name}{level}: output and status", alone, counted)
+        counts = {function: calls for (module, function), calls in bench.counts(trace).items() if module.startswith(name)}
+        same(f"{name}{level}: calls", wanted, counts)
+
+
+@case
+def what_is_around_roots_is_not_recorded(bench):
+    """However a root is called, and whether or not its end can be seen where it returns to."""
+    roots = {"root_direct": 4000, "root_pointed": 4000, "root_jumped": 1000, "root_compared": 1000, "root_recursive": 5000, "middle": 11000, "shared": 22000}
+    for options in (("-F", "root_*"), ("--between", "root_*", "start", "exit")): rooted(bench, "rooted", "gcc", ROOTED, options, roots)
+
+
+@case
+def a_root_ends_with_the_exception_that_leaves_it(bench):
+    if not shutil.which("g++"): raise Skip("g++ is not installed")
+    rooted(bench, "thrown", "g++", THROWN, ("-F", "root_*"), {"root_thrown": 1000, "thrower": 1000, "middle": 1000, "shared": 2000})
 
 
 @case

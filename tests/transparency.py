@@ -35,10 +35,14 @@ ROOT = os.path.dirname(HERE)
 MORE_THAN_THE_ABI = ("programs/callforms.*", "programs/state.*")
 
 
+NOT_BESIDE_RETURN_POINTS = ("-A", "-R", "--eval", "--script", "--count", "--hot-limit", "--short-limit", "--budget", "--stamps")
+
+
 def does_not_go_with(options, case):
     """Why a case cannot be run with the options given for all; nothing if it can."""
-    if "--return-points" in options and case.options: return "has options that return points do not go together with"
     if any(o.startswith("--syscalls") for o in options) and any(o.startswith("--syscalls") for o in case.options): return "has that option of its own"
+    if "--return-points" in case.options and options: return "is run without other options"
+    if "--return-points" in options and any(word in NOT_BESIDE_RETURN_POINTS for word in case.options): return "has options that return points do not go together with"
     if "--count" not in options and "--hot-limit" not in options: return ""
     return "looks at what calls that are counted leave to nobody" if any(fnmatch.fnmatch(case.name, g) for g in MORE_THAN_THE_ABI) else ""
 

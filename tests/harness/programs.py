@@ -165,6 +165,23 @@ def program_cases(programs):
                     options=["-l", name],
                 )
             )
+            # No return address is replaced, nor those of roots.
+            for name_of_case, options in (
+                ("points.alone", ["-l", name]),
+                ("points.depth", ["-D", "4"]),
+                ("points.filter", ["-F", "*"]),
+                ("points.root", ["-F", "f*"]),
+            ):
+                cases.append(
+                    Case(
+                        f"{name_of_case}/{name}",
+                        [os.path.join(programs, name)] + arguments,
+                        threaded=threaded,
+                        quick=True,
+                        mid=base == "mainexits",
+                        options=["--return-points", *options],
+                    )
+                )
         if base == "worlds" and variant == "O2":
             # Nothing is traced but ld.so, and the process sets gs.
             cases.append(

@@ -10,4 +10,5 @@ pub mod handler;
 pub mod levels;
 pub mod module;
 pub mod propagate;
+pub mod return_points;
 pub mod thread;

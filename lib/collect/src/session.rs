@@ -227,6 +227,7 @@ fn filters_of(options: &Options, reactor: &Reactor) -> Filters {
     )
     .counting(options.counts || options.stamps != Stamps::Full || options.limit.is_some())
     .in_order(options.stamps_of_slots() == Stamps::None)
+    .keeping_returns(options.keeps_returns)
     .switched(reactor.switch().cloned())
 }
 

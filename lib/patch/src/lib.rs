@@ -18,6 +18,7 @@ pub mod movable;
 pub mod mute;
 pub mod repeatable;
 pub mod return_points;
+pub mod root_calls;
 pub mod roots;
 pub mod special;
 pub mod springboard;

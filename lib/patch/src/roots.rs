@@ -114,12 +114,25 @@ pub fn add_hooks(object: &Object<'_>, plan: &[u8], hooks: &[Hook]) -> Option<Hoo
 
 /// Sites that a hook can lead to: those that are a plain jump to their slot, wherever it stands
 /// among their bytes. By start.
-struct Joinable(Vec<(u32, u32, u32)>);
+struct Joinable(Vec<(u32, Join)>);
+
+/// Where such a site ends, and its slot is entered; and whether by a call.
+#[derive(Clone, Copy)]
+struct Join {
+    end: u32,
+    slot_entry: u32,
+    is_called: bool,
+}
 
 impl Joinable {
     fn new(view: PlanView<'_>) -> Self {
         const PLAIN: u16 = SITE_TAIL | SITE_INDIRECT | SITE_REPEATABLE | SITE_JUMP_LAST;
         let own = view.header().sites.saturating_sub(view.header().twins);
+        // The hook pushes the address that a recorded call keeps.
+        let kept = match view.sites().skip(own as usize).any(|s| s.is_return()) {
+            true => SITE_KEEP_CALL,
+            false => 0,
+        };
         let plain = view.sites().take(own as usize).filter(|s| {
             // A call in order needs a return address, which a hook does not push.
             let in_order = if s.is_any(SITE_TAIL) {
@@ -127,18 +140,25 @@ impl Joinable {
             } else {
                 0
             };
-            !s.is_any(!(PLAIN | in_order))
+            !s.is_any(!(PLAIN | in_order | kept))
         });
         let mut all: Vec<_> = plain
-            .filter_map(|s| Some((s.start, s.start + u32::from(s.span), view.slot_entry(&s)?)))
+            .filter_map(|s| {
+                let join = Join {
+                    end: s.start + u32::from(s.span),
+                    slot_entry: view.slot_entry(&s)?,
+                    is_called: s.is_any(SITE_KEEP_CALL),
+                };
+                Some((s.start, join))
+            })
             .collect();
-        all.sort_unstable();
+        all.sort_unstable_by_key(|(start, _)| *start);
         Self(all)
     }
 
-    fn at(&self, start: u32) -> Option<(u32, u32)> {
+    fn at(&self, start: u32) -> Option<Join> {
         let found = self.0.binary_search_by_key(&start, |s| s.0).ok()?;
-        self.0.get(found).map(|s| (s.1, s.2))
+        self.0.get(found).map(|s| s.1)
     }
 }
 
@@ -162,10 +182,11 @@ struct Made {
 impl Made {
     fn hook(&mut self, object: &Object<'_>, hook: &Hook, joinable: &Joinable) -> bool {
         let site_at = |svma: Svma| {
-            let (end, entry) = joinable.at(svma.0.wrapping_sub(self.base) as u32)?;
+            let join = joinable.at(svma.0.wrapping_sub(self.base) as u32)?;
             Some(Joined {
-                end: Svma(self.base + u64::from(end)),
-                slot_entry: entry + self.shift,
+                end: Svma(self.base + u64::from(join.end)),
+                slot_entry: join.slot_entry + self.shift,
+                is_called: join.is_called,
             })
         };
         if may_have_data_below(object, (hook.entry, hook.end)) {

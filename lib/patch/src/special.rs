@@ -217,6 +217,8 @@ pub struct HookRange {
     /// Where in the patch area the hook leads to instead: the entry of the slot of a site that
     /// begins at `moved_end`.
     pub leads_to: Option<u32>,
+    /// That slot is one that a call leads to: what this call pushes.
+    pub pushes: Option<Svma>,
     /// End of the bytes that the jump makes useless.
     pub covered: Svma,
 }
@@ -228,6 +230,8 @@ pub struct Joined {
     pub end: Svma,
     /// Entry of its slot in the patch area.
     pub slot_entry: u32,
+    /// It is reached by a call in the text, which pushes the address behind the site.
+    pub is_called: bool,
 }
 
 /// Has ready what the first look at an instruction needs, which takes some milliseconds.
@@ -279,6 +283,7 @@ pub fn hook_range(
         moved_end: entry,
         ret_bytes: 0,
         leads_to: None,
+        pushes: None,
         covered: entry,
     };
     while range.covered.0 - range.start.0 < HOOK_JUMP_BYTES {
@@ -287,6 +292,7 @@ pub fn hook_range(
         }
         if let Some(site) = site_at(Svma(decoder.ip())) {
             range.leads_to = Some(site.slot_entry);
+            range.pushes = site.is_called.then_some(site.end);
             range.covered = site.end;
             break;
         }

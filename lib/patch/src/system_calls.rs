@@ -278,7 +278,7 @@ pub(crate) fn refused_call(entry: u32, number: Option<u32>, why: Refusal) -> Pla
 
 /// The plan with other special functions, more templates behind its own (at the next multiple of
 /// 8), and areas up to `area_end`.
-fn rewritten(
+pub(crate) fn rewritten(
     view: PlanView<'_>,
     plan: &[u8],
     specials: &[PlanSpecial],

@@ -499,6 +499,9 @@ impl Builder {
         }
         match (range.leads_to, object.code_from(range.moved_end)) {
             (Some(slot), _) => {
+                if let Some(back) = range.pushes {
+                    self.push_address(back);
+                }
                 self.code.push(JUMP);
                 self.rel32(FixupKind::Area, slot as i32);
             }

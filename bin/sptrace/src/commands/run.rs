@@ -93,7 +93,7 @@ pub struct RunArgs {
     /// Leave every return address on the stack as it is, and see the end of a call at the place
     /// that it returns to. Whoever walks the program's stack then, from inside or outside, sees
     /// what is there without sptrace, and calls of a Go program have stamps and ends. This is new:
-    /// options that choose among calls, change what is done at them or record values do not go
+    /// options that count calls, change what is done at them or record their values do not go
     /// together with it yet
     #[arg(help_heading = record::WHAT, long, conflicts_with = "shadow")]
     return_points: bool,

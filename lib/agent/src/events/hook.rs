@@ -20,7 +20,7 @@
 //! thread is muted, and a hooked function is recorded as one that is called.
 
 use crate::events::ordered::Last;
-use crate::events::{between, counted, ordered};
+use crate::events::{between, counted, jumped, ordered, roots};
 use crate::frames::shadow;
 use crate::frames::shadow::FRAME_DONE;
 use crate::memory::frame::Frame;
@@ -47,7 +47,10 @@ pub fn enter(hot: &Hot, f: &Frame, last: Option<Last>) {
         SpecialKind::Mapped => look_for_modules(hot),
         SpecialKind::Root | SpecialKind::RootOpen => {
             between::called(hooked.rules);
-            enter_root(hot, f.word_above(0), f.id, (&hooked, last));
+            match counters::keeps_returns() {
+                true => roots::enter(hot, f.word_above(0), f.id, (&hooked, last)),
+                false => enter_root(hot, f.word_above(0), f.id, (&hooked, last)),
+            }
         }
         _ => {}
     }
@@ -60,7 +63,7 @@ fn enter_root(hot: &Hot, word: StackWord, id: u64, (hooked, last): (&Special, Op
     let rsp = word.address() + 8;
     // What its call keeps of its values lies just below it, and stays.
     settle::settle(hot, rsp - 1, false);
-    let has_jumped = |last| has_jumped(hot, last, rsp, entry);
+    let has_jumped = |last| jumped::has_jumped(hot, last, rsp, entry);
     let is_called = is_its_call(hot, word) || last.is_some_and(has_jumped);
     if !is_called {
         settle::settle(hot, rsp, true);
@@ -108,20 +111,6 @@ fn enter_root(hot: &Hot, word: StackWord, id: u64, (hooked, last): (&Special, Op
     if is_root {
         hot.root.set(hot.ssp.get());
     }
-}
-
-/// True if a jump out of a call that was not recorded was the last event, and has led here: it was
-/// recorded as the function's entry, or as a jump of what was entered so at the same place before.
-fn has_jumped(hot: &Hot, last: Last, rsp: u64, function: u64) -> bool {
-    let [_, first, second, third] = last;
-    let entered = u64::from(second) | u64::from(third) << 32;
-    let is_entered = first == record::ENTERED && entered == function;
-    let is_direct = || {
-        let id = modules::in_area(third);
-        id.is_some_and(|id| slot::direct_target(id) == function)
-    };
-    let is_through_pointer = || third == function as u32 && modules::in_area(second).is_some();
-    shadow::call(hot).rsp() == rsp && (is_entered || is_direct() || is_through_pointer())
 }
 
 /// True if the top frame is the call (or a tail jump in it) that leads to the function whose return
@@ -173,6 +162,7 @@ pub(crate) fn look_for_modules(hot: &Hot) {
         state::count_hole(hole::LOCK_BUSY);
         return;
     }
+    state::process().is_mapping.set(true);
     for _ in 0..MODULES {
         let address = match question::question(ASK_MAPPED, 0) {
             Some([address, ..]) if address != 0 => address,
@@ -186,6 +176,7 @@ pub(crate) fn look_for_modules(hot: &Hot) {
             }
         }
     }
+    state::process().is_mapping.set(false);
     lock::unlock();
     propagate::waited(hot, since);
 }

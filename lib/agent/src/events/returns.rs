@@ -55,5 +55,8 @@ fn returned(hot: &Hot, id: u64, rsp: u64) {
         chunk::put_event(hot, id as u32, None);
         hot.pop();
         settle::frames_ended(hot);
+    } else if top.rsp() == rsp {
+        // Control is in its caller.
+        settle::settle(hot, rsp, true);
     }
 }

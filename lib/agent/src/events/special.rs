@@ -38,7 +38,9 @@ fn deeds_of(kind: SpecialKind) -> (Recording, Dormant) {
         Syscall => (process::syscall, dormant::syscall),
         // Hooks, and instructions, have routines of their own.
         Root | RootOpen | Mapped => (process::nothing, dormant::nothing),
-        SystemCall | SystemCallFar | SystemCallRefused => (process::nothing, dormant::nothing),
+        RootCall | SystemCall | SystemCallFar | SystemCallRefused => {
+            (process::nothing, dormant::nothing)
+        }
         Handler => (delivered::enter, dormant::nothing),
         Nothing => (process::nothing, dormant::nothing),
     }

@@ -100,7 +100,7 @@ fn let_pass(hot: &Hot, id: u64, above: u64) -> u64 {
     match modules::special_of(id).map(|s| s.kind) {
         _ if !handlers::none_runs() => NO,
         Some(SpecialKind::Walk) => DONE,
-        Some(SpecialKind::Unwind) => {
+        Some(SpecialKind::Unwind) if hot.root.get() == 0 => {
             hot.rearm_above.raise(above);
             hot.looked.set(0);
             DONE

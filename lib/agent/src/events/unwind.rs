@@ -22,6 +22,11 @@ pub fn give_back(hot: &Hot, above: u64, mask: u64) {
     }
     context::move_contexts(Some(hot), above, mask);
     if counters::keeps_returns() {
+        if hot.root.get() != 0 {
+            // It may be left, which shows at the next event.
+            hot.rearm_above.raise(above);
+            hot.end.set(0);
+        }
         return;
     }
     let (mut frame, bottom) = (hot.top(), hot.bottom());

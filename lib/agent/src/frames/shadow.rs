@@ -4,11 +4,11 @@
 //! by stack pointer, the innermost lowest. Must not know what is recorded of a frame.
 
 use crate::memory::live::StackWord;
-use crate::memory::state;
 use crate::memory::thread::{
     FRAME_BYTES, FRAME_HELD, FRAME_HELD_RECORDED, FRAME_KEPT, FRAME_QUIET, FRAME_QUIET_HELD,
-    FrameAt, Hot, ShadowFrame,
+    FRAME_ROOT, FrameAt, Hot, ShadowFrame,
 };
+use crate::memory::{counters, state};
 use sptrace_wire::control::hole;
 use sptrace_wire::record::{FRAME_OPEN, FRAME_VALUES};
 
@@ -38,6 +38,36 @@ pub fn is_held(id: u64) -> bool {
 /// True of the frame of a call without a record.
 pub fn is_quiet(id: u64) -> bool {
     id == FRAME_QUIET || id == FRAME_QUIET_HELD
+}
+
+/// The frame at the top is that of a root's call, which keeps its return address `back`. A mark
+/// goes below it, a byte away, so that the return comes to the slow path and is known for that of
+/// the root. Below an entry-only frame it goes so far away that each call that the root itself
+/// makes comes there, to see whether the root has ended. There must be room.
+pub fn mark_root(hot: &Hot, back: u64) {
+    hot.root.set(hot.ssp.get());
+    hot.root_back.set(back);
+    let distance = match hot.top().id() & FRAME_OPEN {
+        0 => 1,
+        _ => SAME_STACK_BYTES / 2,
+    };
+    push(hot, hot.top().rsp().saturating_sub(distance), FRAME_ROOT, 0);
+}
+
+/// An event has taken the mark off an entry-only root that may still run: it is put there again.
+pub fn mark_again(hot: &Hot) {
+    let root = hot.root.get();
+    if root != 0 && root == hot.ssp.get() && hot.top().id() & FRAME_OPEN != 0 {
+        mark_root(hot, hot.root_back.get());
+    }
+}
+
+/// The return address that the root was called with, as long as it has its mark.
+pub fn back_of_root(hot: &Hot) -> Option<u64> {
+    let root = hot.root.get();
+    let is_there = root != 0 && root < hot.ssp.get();
+    let is_marked = is_there && hot.frame(root).above().id() == FRAME_ROOT;
+    is_marked.then(|| hot.root_back.get())
 }
 
 /// A frame goes, and no exit was seen: if a payload waits for it, that is counted.
@@ -72,7 +102,8 @@ pub fn push(hot: &Hot, rsp: u64, id: u64, callee: u64) {
 /// Number of open frames of a thread.
 pub fn depth(hot: &Hot) -> u32 {
     let frames = (hot.ssp.get() - hot.shadow()) / FRAME_BYTES as u64;
-    frames as u32 - hot.barriers.get() - kept(hot)
+    let marks = hot.root.get() != 0 && counters::keeps_returns();
+    frames as u32 - hot.barriers.get() - kept(hot) - u32::from(marks)
 }
 
 /// Number of frames that keep something of others' values.
@@ -149,6 +180,33 @@ mod tests {
         assert_eq!((depth(&hot), call(&hot).rsp()), (1, 0x2000));
         push(&hot, 0x1ff8, 8, 0);
         assert_eq!((depth(&hot), call(&hot).rsp()), (2, 0x1ff8));
+    }
+
+    #[test]
+    fn a_root_has_a_mark_below_it_as_long_as_it_is_there() {
+        let hot = thread(8);
+        push(&hot, 0x2000, 7, 0);
+        assert_eq!(back_of_root(&hot), None);
+        mark_root(&hot, 0x77);
+        assert_eq!((call(&hot).rsp(), hot.top().rsp()), (0x2000, 0x1fff));
+        assert_eq!(back_of_root(&hot), Some(0x77));
+        hot.pop();
+        assert_eq!(back_of_root(&hot), None);
+        // Its return comes to the slow path; there is nothing to be looked for meanwhile.
+        mark_again(&hot);
+        assert_eq!(back_of_root(&hot), None);
+    }
+
+    #[test]
+    fn calls_of_a_root_without_an_end_lie_above_its_mark() {
+        let hot = thread(8);
+        let rsp = 4 * SAME_STACK_BYTES;
+        push(&hot, rsp, 7 | FRAME_OPEN, 0);
+        mark_root(&hot, 0x77);
+        assert!(hot.top().rsp() < rsp - 0x1000 && hot.top().rsp() > rsp - SAME_STACK_BYTES);
+        hot.pop();
+        mark_again(&hot);
+        assert_eq!((back_of_root(&hot), call(&hot).rsp()), (Some(0x77), rsp));
     }
 
     #[test]

@@ -51,7 +51,12 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
         }
     }
     let program = module::find(entry);
-    if c.roots_only == 0 && !program.is_some_and(special::has_root) {
+    let is_whole = c.roots_only == 0 && !program.is_some_and(special::has_root);
+    // What runs outside of roots, or is too deep, is not seen.
+    if !is_whole || c.depth_limit != 0 {
+        p.runs_unseen.set(true);
+    }
+    if is_whole {
         propagate::reach(hot, entry);
     }
 }

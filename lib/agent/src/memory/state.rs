@@ -62,6 +62,8 @@ pub struct Process {
     pub gs_wanted: Flag,
     /// Functions may be running whose callers are not patched, as nobody saw them begin.
     pub runs_unseen: Flag,
+    /// The modules that are asked for now were mapped just now: nobody runs their code yet.
+    pub is_mapping: Flag,
     /// Modules known.
     pub modules: [Module; MODULES],
     /// How many there are.
@@ -151,6 +153,7 @@ pub(crate) static PROCESS: Process = Process {
     nobody: Link::none(),
     gs_wanted: Flag::new(false),
     runs_unseen: Flag::new(false),
+    is_mapping: Flag::new(false),
     modules: [const { Module::none() }; MODULES],
     module_count: Half::new(0),
     loader: Word::new(0),

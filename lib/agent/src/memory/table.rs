@@ -28,7 +28,7 @@ pub struct Module {
     area_rw: Bound,
     /// Bytes of the area.
     area_bytes: Bound,
-    /// One byte a function of the plan: [`UNTOUCHED`], [`TAILS`], [`INSTRUMENTED`].
+    /// One byte a function of the plan: [`UNTOUCHED`], [`TAILS`], [`ROOTS`], [`INSTRUMENTED`].
     functions: Bound,
     /// It must be checked before use (dlclose happened).
     pub doubtful: Flag,
@@ -64,6 +64,8 @@ pub const UNTOUCHED: u8 = 0;
 pub const INSTRUMENTED: u8 = 1;
 /// [`Module::function`]: its tail jumps are, no more: it was too deep.
 pub const TAILS: u8 = 2;
+/// [`Module::function`]: some of its calls of roots, or where they return to, no more.
+pub const ROOTS: u8 = 3;
 /// At most this many modules in a process.
 pub const MODULES: usize = 512;
 

@@ -4,7 +4,7 @@
 //! is the business of [`crate::events::process`] and [`crate::events::hook`].
 
 use crate::memory::table::Module;
-use crate::memory::{certain, mapped, state, stopped, sys};
+use crate::memory::{certain, counters, mapped, state, stopped, sys};
 use crate::patch::{site, text};
 use crate::plans::patched::{Patch, Springboard, Stands};
 use crate::plans::plan;
@@ -16,7 +16,7 @@ use sptrace_wire::plan::*;
 pub fn install_specials(m: &Module) {
     let mut batch = text::Batch::of(m);
     let p = state::process();
-    if has_root(m) && p.originals.get().is_none() {
+    if has_root(m) && p.originals.get().is_none() && !counters::keeps_returns() {
         p.originals.set(mapped::make());
     }
     // The slots that hooks lead to, before anything can get there.
@@ -34,8 +34,8 @@ pub fn install_specials(m: &Module) {
                 state::count_hole(hole::SYSTEM_CALLS);
                 certain::leave_alone(s.call_number());
             }
-            // Until the kernel is told of it.
-            SpecialKind::Handler => {}
+            // Until the kernel is told of it; or no entry.
+            SpecialKind::Handler | SpecialKind::RootCall => {}
             _ => {
                 let is_added = install(m, &s, &mut batch);
                 if !is_added && s.kind.is_system_call() {

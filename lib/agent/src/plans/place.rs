@@ -25,6 +25,8 @@ pub struct Place {
     pub operand: bool,
     /// Reached by a call that has pushed the original return address.
     pub keep_call: bool,
+    /// It lies under a hook, which leads to this slot.
+    pub in_hook: bool,
     /// A tail jump.
     pub tail: bool,
     /// A call whose end is not seen.
@@ -201,6 +203,7 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         text,
         operand: s.is_any(SITE_INDIRECT),
         keep_call: s.is_any(SITE_KEEP_CALL) && !s.keeps_acts(),
+        in_hook,
         tail: s.is_any(SITE_TAIL),
         is_open: s.is_any(SITE_ENTRY_ONLY),
         returned,

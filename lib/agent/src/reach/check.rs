@@ -8,6 +8,7 @@ use crate::memory::{counters, sys};
 use crate::patch::special;
 use crate::plans::patched::{Patch, Stands};
 use crate::plans::plan;
+use crate::reach::return_points;
 use sptrace_wire::plan::*;
 
 /// Bytes from the start of a module by which it is told from another, at most: its headers, and of
@@ -46,6 +47,7 @@ fn forget_patches(m: &Module) {
     m.is_written.set(false);
     m.joined.set(false);
     special::install_specials(m);
+    return_points::patch_calls_of_roots(m);
 }
 
 /// True if of this site five bytes are changed, in which its patch is known.

@@ -12,7 +12,7 @@ use crate::memory::table::{MODULES, Mapped, Module};
 use crate::patch::special;
 use crate::plans::{modules, plan};
 use crate::reach::areas::{self, Identity};
-use crate::reach::check;
+use crate::reach::{check, return_points};
 use crate::record::question;
 use crate::routines::{image, silent};
 use core::mem::offset_of;
@@ -167,6 +167,7 @@ fn take_in(answer: &PlannedModule) -> Asked {
             silent::wake(m.area());
         }
         special::install_specials(m);
+        return_points::patch_calls_of_roots(m);
     }
     Asked::Module(m, answer.unwinder)
 }

@@ -4,14 +4,14 @@
 //! ([`crate::plans::ready::Reach`]). Under one lock, since two threads may reach the same function
 //! at once and the second must not run ahead unpatched. Must not know how a site is written.
 
-use crate::frames::{handlers, shadow};
+use crate::frames::shadow;
 use crate::memory::table::{INSTRUMENTED, Module, TAILS};
 use crate::memory::thread::Hot;
 use crate::memory::{counters, lock, state, sys};
 use crate::patch::{site, text};
 use crate::plans::ready::Reach;
 use crate::plans::{modules, plan, ready, slot};
-use crate::reach::{check, module, thread};
+use crate::reach::{check, module, return_points};
 use crate::record::{chunk, end};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
@@ -257,33 +257,7 @@ fn patch_sites(m: &Module, f: &PlanFunction, (before, wanted): (u8, u8), batch: 
         }
     }
     if calls && counters::keeps_returns() {
-        patch_returns(m, f, batch);
-    }
-}
-
-/// Adds the return points of a function to the batch. Where several instructions are overwritten,
-/// nobody may stand between them: who executes a function that has not been reached yet was called
-/// by code that is not seen, and goes on in another thread, or when a handler has ended.
-fn patch_returns(m: &Module, f: &PlanFunction, batch: &mut text::Batch) {
-    // Not asked of the kernel: a handler may be about to be registered by who comes here.
-    let handled = |hot: &Hot| handlers::handled_in(hot.mask.get());
-    let is_handler = || thread::of_gs().is_none_or(|hot| handled(hot) != 0);
-    let is_safe = !state::process().runs_unseen.get() || sys::alone() && !is_handler();
-    let points = || plan::twins_of(m, *f).filter(|(_, twin)| twin.is_return());
-    let may_be = |point: &PlanSite| is_safe || point.verdict != RETURN_OF_SEVERAL;
-    // Those that lend room come before those that borrow it.
-    for (call, point) in points().filter(|(_, point)| !point.borrows()) {
-        match may_be(&point) {
-            true => site::patch(m, &point, batch),
-            false => site::has_no_end(m, &call),
-        }
-    }
-    for (call, point) in points().filter(|(_, point)| point.borrows()) {
-        let is_lent = || site::is_lent(m, &point, points().map(|(_, point)| point));
-        match is_safe && is_lent() {
-            true => site::patch(m, &point, batch),
-            false => site::has_no_end(m, &call),
-        }
+        return_points::patch_all(m, f, batch);
     }
 }
 

@@ -8,7 +8,7 @@
 use crate::frames::shadow;
 use crate::memory;
 use crate::memory::mapped::Fresh;
-use crate::memory::thread::{BLOCK_BYTES, FRAME_BYTES, HOT, Hot};
+use crate::memory::thread::{BLOCK_BYTES, FRAME_BYTES, FRAME_ROOT, HOT, Hot};
 use crate::memory::{counters, host, lock, reading, state, sys};
 use crate::reach::areas;
 use crate::record::{chunk, deep, question, settle};
@@ -416,7 +416,7 @@ fn tell_inherited(hot: &Hot) {
     settle::forget_system_calls(hot);
     let frames = (outermost..=hot.ssp.get()).step_by(FRAME_BYTES);
     for frame in frames.map(|at| hot.frame(at)) {
-        if !shadow::is_barrier(frame) {
+        if !shadow::is_barrier(frame) && frame.id() != FRAME_ROOT {
             chunk::put_place(hot, frame.rsp());
             chunk::put(hot, record::INHERITED, frame.id());
             chunk::put(hot, record::INHERITED, frame.callee());

@@ -9,7 +9,7 @@ use crate::frames::shadow::{FRAME_DONE, SAME_STACK_BYTES};
 use crate::frames::{shadow, stacks};
 use crate::memory::live::StackWord;
 use crate::memory::thread::{
-    FRAME_BYTES, FRAME_QUIET, FRAME_QUIET_HELD, FrameAt, Hot, ShadowFrame,
+    FRAME_BYTES, FRAME_QUIET, FRAME_QUIET_HELD, FRAME_ROOT, FrameAt, Hot, ShadowFrame,
 };
 use crate::memory::{counters, guarded, state, sys};
 use crate::plans::slot;
@@ -31,12 +31,23 @@ pub fn frames_ended(hot: &Hot) {
 /// left it, and what runs now is called from code that is not patched. Its return address is not
 /// where it was. Not known while a walker has the original ones.
 pub fn root_is_gone(hot: &Hot) -> bool {
+    if counters::keeps_returns() {
+        return kept_root_is_gone(hot);
+    }
     let root = hot.frame(hot.root.get());
     if hot.root.get() == 0 || hot.rearm_above.get() != 0 || root.id() & FRAME_OPEN != 0 {
         return false;
     }
     // It may lie on another stack: that is read through the kernel.
     sys::read_word(root.rsp().wrapping_sub(8)) != Some(slot::return_of(root.id()))
+}
+
+/// The same of a root that keeps its return address: another one stands there. So a return that is
+/// not seen shows, too.
+fn kept_root_is_gone(hot: &Hot) -> bool {
+    let place = hot.frame(hot.root.get()).rsp().wrapping_sub(8);
+    let back = shadow::back_of_root(hot);
+    back.is_some_and(|back| sys::read_word(place) != Some(back))
 }
 
 /// Frames that have ended and are not recorded yet; one of the numbers is zero.
@@ -124,6 +135,9 @@ pub fn settle(hot: &Hot, rsp: u64, inclusive: bool) {
     if hot.rearm_above.get() != 0 && rsp > hot.rearm_above.get() {
         arm_again(hot, rsp);
     }
+    if ended.keeps_returns {
+        shadow::mark_again(hot);
+    }
     if hot.root.get() != 0 && root_is_gone(hot) {
         let frames = (hot.ssp.get() - hot.root.get()) / FRAME_BYTES as u64 + 1;
         drop_frames(hot, frames);
@@ -183,7 +197,7 @@ pub fn forget_system_calls(hot: &Hot) {
         // The child comes back from a call without a record, too.
         let is_quiet = shadow::is_quiet(from.id());
         let is_other = !shadow::is_barrier(from) && !is_quiet;
-        let is_left = is_other && from.id() & of_this_process != 0;
+        let is_left = is_other && from.id() & of_this_process != 0 && from.id() != FRAME_ROOT;
         if !is_left {
             to.set(from.get());
             to = to.above();

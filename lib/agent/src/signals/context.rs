@@ -175,7 +175,8 @@ impl Context<'_> {
         }
         let has_pushed = place.push != 0 && rip > place.push;
         let has_begun = place.moved != 0 && rip != place.start || has_pushed;
-        if rip < place.entry && !has_begun && (place.text != 0 || place.keep_call) {
+        let has_text = place.text != 0 || place.keep_call && !place.in_hook;
+        if rip < place.entry && !has_begun && has_text {
             // Of a slot that keeps a callee with acts the text has called the slot.
             let is_called = pushed || place.keeps_acts;
             self.0[RSP] += if is_called { 8 } else { 0 };

@@ -18,6 +18,7 @@ use sptrace_patch::ends::may_end_in;
 use sptrace_patch::in_order_for_good;
 use sptrace_patch::kept::{Keep, Kept};
 use sptrace_patch::mute::mute;
+use sptrace_patch::root_calls::add_root_calls;
 use sptrace_patch::roots::{Hook, add_hooks, rendezvous};
 use sptrace_patch::special;
 use sptrace_patch::system_calls::without_system_calls;
@@ -87,6 +88,8 @@ pub struct Filters {
     counts: bool,
     /// Plans are of calls with stamps or in order: they shall be in order.
     are_in_order: bool,
+    /// Plans are of calls that keep their return addresses.
+    keeps_returns: bool,
     muted: AtomicUsize,
     impossible: Mutex<Vec<String>>,
     /// For files by device and inode: whether they must be known early.
@@ -142,6 +145,16 @@ impl Filters {
     pub fn in_order(self, are_in_order: bool) -> Self {
         Self {
             are_in_order,
+            ..self
+        }
+    }
+
+    /// Calls keep their return addresses: those of functions at which recording begins are patched
+    /// early.
+    #[must_use]
+    pub fn keeping_returns(self, keeps_returns: bool) -> Self {
+        Self {
+            keeps_returns,
             ..self
         }
     }
@@ -281,7 +294,11 @@ impl Filters {
 
     /// Fits a glob the name of a function?
     fn may_begin_in(&self, object: &Object<'_>, file: &Path) -> bool {
-        let is_it = |name: &str, svma| !name.ends_with("@plt") && fits(&self.globs, name, svma);
+        let is_it = |name: &str, svma| match name.strip_suffix("@plt") {
+            // Calls of it are patched early.
+            Some(name) => self.keeps_returns && fits(&self.globs, name, svma),
+            None => fits(&self.globs, name, svma),
+        };
         // Names are many, and to make them readable takes long.
         !self.globs.is_empty() && names(object, file).iter().any(|n| is_it(&n.name, n.svma.0))
     }
@@ -301,7 +318,7 @@ impl Filters {
         };
         let mut roots = entries(cached, PlanView::new(plan)?, globs);
         if roots.is_empty() && !is_loader(file) {
-            return None;
+            return self.with_root_calls(cached, plan, &[], is_left_out);
         }
         let bytes = std::fs::read(file).ok()?;
         let object = Object::parse(&bytes).ok()?;
@@ -315,6 +332,10 @@ impl Filters {
         };
         for hook in &mut hooks {
             hook.rules = self.rules_of(cached, hook.entry);
+            if self.keeps_returns {
+                // Nothing on the stack is replaced.
+                hook.kind = SpecialKind::Root;
+            }
         }
         if let Some(hook) = rendezvous(&object) {
             // What it tells is needed more than it itself, if a glob fits it, too.
@@ -333,7 +354,30 @@ impl Filters {
         if let Ok(mut names) = self.impossible.lock() {
             names.extend(made.impossible.iter().map(|svma| cached.name_of(*svma)));
         }
-        Some(made.plan)
+        let with_calls = self.with_root_calls(cached, &made.plan, &hooks, is_left_out);
+        Some(with_calls.unwrap_or(made.plan))
+    }
+
+    /// With the calls that lead to these hooks, or to what is hooked in other modules, where they
+    /// are patched early. `None`: there are none.
+    fn with_root_calls(
+        &self,
+        cached: &Cached,
+        plan: &[u8],
+        hooks: &[Hook],
+        is_left_out: bool,
+    ) -> Option<Vec<u8>> {
+        if !self.keeps_returns || is_left_out || self.hooked.is_empty() {
+            return None;
+        }
+        let at = |svma| hooks.binary_search_by_key(&Svma(svma), |hook| hook.entry);
+        let is_root = |svma| at(svma).is_ok_and(|i| hooks[i].kind == SpecialKind::Root);
+        let is_root_import = |slot| {
+            let import = cached.import_at(Svma(slot));
+            let import = import.and_then(|name| name.strip_suffix("@plt"));
+            import.is_some_and(|name| fits(&self.globs, name, 0))
+        };
+        add_root_calls(plan, &is_root, &is_root_import)
     }
 
     /// What a call of this function means, of which it is known that one of the globs fits it.

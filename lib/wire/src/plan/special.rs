@@ -60,6 +60,10 @@ byte_enum! {
         /// of it. `rules` is 1 if the jump overwrites the beginning of one instruction only, so
         /// that no thread can be between two of its bytes.
         Handler = 26,
+        /// No function but a call of one at which recording begins, where calls keep their return
+        /// addresses: it is patched before its function is instrumented. `entry` is the number of
+        /// its site; it has no slot here.
+        RootCall = 27,
     }
 }
 

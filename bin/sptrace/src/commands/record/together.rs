@@ -191,17 +191,13 @@ impl RecordArgs {
     }
 
     /// What calls cannot be recorded by their return points beside, as above.
-    pub fn beside_return_points(&self) -> [(bool, &'static str); 9] {
+    pub fn beside_return_points(&self) -> [(bool, &'static str); 5] {
         [
             (self.levels.count, "--count"),
             (
                 self.levels.limit().is_some(),
                 "--hot-limit, --short-limit and --budget",
             ),
-            (!self.within.is_empty(), "-F"),
-            (!self.between.is_empty(), "--between"),
-            (!self.module.is_empty(), "-l"),
-            (self.depth.is_some(), "-D"),
             (
                 !self.arguments.is_empty() || !self.results.is_empty(),
                 "-A and -R",

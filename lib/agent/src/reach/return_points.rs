@@ -1,0 +1,193 @@
+//! Return points: which of them may be patched, and when ([`SITE_RETURN`]).
+//!
+//! Given a function whose call sites are patched; patches the places that its calls return to.
+//! Given a return address that a root was called with, or a module with calls of roots; patches
+//! those alone: what is around a root is not instrumented. Where several instructions are
+//! overwritten, nobody may stand between them. Must not know what roots are for.
+
+use crate::frames::handlers;
+use crate::memory::table::{Module, ROOTS, UNTOUCHED};
+use crate::memory::thread::Hot;
+use crate::memory::{lock, state, sys};
+use crate::patch::{site, text};
+use crate::plans::patched::Patch;
+use crate::plans::{modules, plan};
+use crate::reach::thread;
+use sptrace_wire::plan::*;
+
+/// Can nobody stand between two instructions of a function that has not been reached yet? Who
+/// executes it was called by code that is not seen, and goes on in another thread, or when a
+/// handler has ended.
+fn nobody_stands() -> bool {
+    // Not asked of the kernel: a handler may be about to be registered by who comes here.
+    let handled = |hot: &Hot| handlers::handled_in(hot.mask.get());
+    let is_handler = || thread::of_gs().is_none_or(|hot| handled(hot) != 0);
+    let p = state::process();
+    !p.runs_unseen.get() || p.is_mapping.get() || sys::alone() && !is_handler()
+}
+
+/// Adds the return points of a function to the batch.
+pub fn patch_all(m: &Module, f: &PlanFunction, batch: &mut text::Batch) {
+    let is_safe = nobody_stands();
+    let points = || plan::twins_of(m, *f).filter(|(_, twin)| twin.is_return());
+    let may_be =
+        |point: &PlanSite| is_safe || point.verdict != RETURN_OF_SEVERAL || stands(m, point);
+    // Those that lend room come before those that borrow it.
+    for (call, point) in points().filter(|(_, point)| !point.borrows()) {
+        match may_be(&point) {
+            true => site::patch(m, &point, batch),
+            false => site::has_no_end(m, &call),
+        }
+    }
+    for (call, point) in points().filter(|(_, point)| point.borrows()) {
+        let is_lent = || site::is_lent(m, &point, points().map(|(_, point)| point));
+        match stands(m, &point) || is_safe && is_lent() {
+            true => site::patch(m, &point, batch),
+            false => site::has_no_end(m, &call),
+        }
+    }
+}
+
+/// A call of the program's text.
+struct Call<'m> {
+    module: &'m Module,
+    /// The function that it lies in, and its number.
+    function: (u32, PlanFunction),
+    /// Its number among the sites of the plan, and its row.
+    number: u32,
+    row: PlanSite,
+    /// What its frame on the shadow stack has for its id.
+    id: u64,
+}
+
+impl<'m> Call<'m> {
+    /// Number `number` of the sites, which lies in the function `function`.
+    fn of(module: &'m Module, function: (u32, PlanFunction), number: u32) -> Option<Self> {
+        let plan = module.plan()?;
+        let row = plan.site(number)?;
+        let (entry, _) = plan.ids(&row)?;
+        Some(Self {
+            module,
+            function,
+            number,
+            row,
+            id: module.area_start() + u64::from(row.slot) + u64::from(entry),
+        })
+    }
+
+    /// The call in a module that returns to `address`.
+    fn before(module: &'m Module, address: u64) -> Option<Self> {
+        let plan = module.plan()?;
+        let function = plan::function_around(module, address.wrapping_sub(1))?;
+        let offset = address.wrapping_sub(module.base.get()) as u32;
+        let numbers = function.1.first_site..;
+        let mut all = numbers.zip(plan.sites_with_twins(&function.1));
+        let (number, _) = all.find(|(_, (row, point))| match point {
+            Some(point) => point.start == offset,
+            // The jump that leads into a slot may stand elsewhere.
+            None => !row.is_any(SITE_TAIL | SITE_KEEP_OPCODE) && end_of(row) == offset,
+        })?;
+        Self::of(module, function, number)
+    }
+
+    /// Where its return can be seen: its return point, or the site behind it.
+    fn point(&self) -> Option<PlanSite> {
+        let plan = self.module.plan()?;
+        let next = || plan.site(self.number + 1);
+        let is_seen = |next: &PlanSite| next.returns_first() && !self.row.is_any(SITE_ENTRY_ONLY);
+        plan.twin(self.number).or_else(|| next().filter(is_seen))
+    }
+
+    /// True if its return is seen.
+    fn is_seen(&self) -> bool {
+        self.point()
+            .is_some_and(|point| stands(self.module, &point))
+    }
+
+    /// Adds the place where its return can be seen to the batch.
+    fn add_point(&self, batch: &mut text::Batch) {
+        let Some(point) = self.point() else {
+            return;
+        };
+        let is_one = match point.is_return() {
+            true => point.verdict != RETURN_OF_SEVERAL && !point.borrows(),
+            false => is_one_instruction(self.module, &point),
+        };
+        let is_safe = is_one || nobody_stands();
+        if is_safe && (point.borrows() || !point.is_return()) {
+            // With those that lend room, and with the return of the call that the site may be.
+            patch_all(self.module, &self.function.1, batch);
+        }
+        if is_safe && !point.borrows() {
+            site::patch(self.module, &point, batch);
+        }
+    }
+
+    /// What was patched is put back when the recording ends.
+    fn note_patched(&self) {
+        let (number, _) = self.function;
+        if self.module.function(number) == UNTOUCHED {
+            self.module.set_function(number, ROOTS);
+        }
+    }
+}
+
+/// True if it is patched.
+fn stands(m: &Module, s: &PlanSite) -> bool {
+    Patch::of_site(m, s).is_some_and(|p| m.stands(p.at, p.ours.bytes()))
+}
+
+/// Where the bytes of a site end.
+fn end_of(row: &PlanSite) -> u32 {
+    row.start + u32::from(row.span)
+}
+
+/// True if a call is overwritten, and nothing else.
+fn is_one_instruction(m: &Module, row: &PlanSite) -> bool {
+    let template = m.plan().and_then(|plan| plan.template(row.argument));
+    let moved = if row.returns_first() { RETURN_ID } else { 0 };
+    row.is_any(SITE_KEEP_CALL) && template.is_some_and(|t| t.head.moved == moved)
+}
+
+/// The module that a call lies in which returns to `address`.
+fn module_before(address: u64) -> Option<&'static Module> {
+    modules::known(address.wrapping_sub(1)).filter(|m| !m.doubtful.get())
+}
+
+/// What the call that returns to `address` has for its id. `None`: it is none that a plan takes.
+pub fn call_before(address: u64) -> Option<u64> {
+    Call::before(module_before(address)?, address).map(|call| call.id)
+}
+
+/// Has the return to `address` be seen, of a call that may not be patched; gives the call's id.
+/// `None`: it cannot be.
+pub fn see_return(hot: &Hot, address: u64) -> Option<u64> {
+    let call = Call::before(module_before(address)?, address)?;
+    if !call.is_seen() && lock::lock(hot.tid.get()) {
+        let mut batch = text::Batch::of(call.module);
+        call.add_point(&mut batch);
+        batch.flush();
+        call.note_patched();
+        lock::unlock();
+    }
+    call.is_seen().then_some(call.id)
+}
+
+/// Patches the calls of roots in a new module, and where they return to. Under the lock.
+pub fn patch_calls_of_roots(m: &Module) {
+    let Some(plan) = m.plan() else {
+        return;
+    };
+    let mut batch = text::Batch::of(m);
+    for s in plan.specials().filter(|s| s.kind == SpecialKind::RootCall) {
+        let at = m.base.get() + u64::from(s.start);
+        let call = plan::function_around(m, at).and_then(|f| Call::of(m, f, s.entry));
+        let Some(call) = call else { continue };
+        if is_one_instruction(m, &call.row) || nobody_stands() {
+            site::patch(m, &call.row, &mut batch);
+            call.add_point(&mut batch);
+            call.note_patched();
+        }
+    }
+    batch.flush();
+}
