@@ -171,6 +171,8 @@ fn activate(b: &AttachBlock) -> u32 {
             instrument_around(*pc);
         }
     }
+    // All that runs from here on began before anybody saw it.
+    p.runs_unseen.set(true);
     if stopped::is_deserted() {
         lock::unlock();
         return RESULT_FAILED;
