@@ -172,7 +172,7 @@ def walkers_after_an_early_end(run):
     """What ended before the C library was known went on serving walkers with signals let in: handlers saw stacks cut short."""
     program, trace = run.program("throwtimer.O0"), os.path.join(run.folder, "killed")
     for delay_s in (0.2, 0.3):
-        tracer = subprocess.Popen([run.sptrace, "run", "-q", "-o", trace, "-A", "*", "--", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        tracer = subprocess.Popen([run.sptrace, "run", "-q", "--stamps", run.stamps, "-o", trace, "-A", "*", "--", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         time.sleep(delay_s)
         tracer.kill()
         same("wrong 0, ticks many\n".splitlines(), tracer.communicate(timeout=90)[0].splitlines())

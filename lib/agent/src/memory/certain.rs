@@ -86,13 +86,17 @@ pub fn watch(is_watched: bool) {
     if is_watched && !was_watched {
         KNOWN.mappings.forget(0, ADDRESSES);
     }
-    KNOWN.is_watched.store(is_watched, Ordering::Relaxed);
+    KNOWN.is_watched.store(is_watched, Ordering::SeqCst);
+    // Another thread may have found such code meanwhile.
+    if KNOWN.has_unseen.load(Ordering::SeqCst) {
+        KNOWN.is_watched.store(false, Ordering::Relaxed);
+    }
 }
 
 /// An instruction that calls the kernel is left alone; `number`: of its call, if that is known.
 pub fn leave_alone(number: Option<u32>) {
     if number.is_none_or(is_mapping) {
-        KNOWN.has_unseen.store(true, Ordering::Relaxed);
+        KNOWN.has_unseen.store(true, Ordering::SeqCst);
         watch(false);
     }
 }

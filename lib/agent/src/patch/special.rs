@@ -71,7 +71,7 @@ pub fn install_handler(m: &Module, entry: u64, may_hold: &dyn Fn(Range<u64>) -> 
 }
 
 /// Adds the patch of a special function. False: its bytes are not those of the plan, or a thread
-/// stands there.
+/// stands there or where its springboard would.
 fn install(m: &Module, s: &PlanSpecial, batch: &mut text::Batch) -> bool {
     let Some(p) = Patch::of_special(m, s) else {
         return false;
@@ -87,18 +87,19 @@ fn install(m: &Module, s: &PlanSpecial, batch: &mut text::Batch) -> bool {
         state::count_hole(hole::IN_FLIGHT);
         false
     } else if m.stands(p.at, p.original.bytes()) && site::template(m, s.argument, s.slot) {
-        match Springboard::of_special(m, s) {
-            Some(spring) => {
-                site::put_springboard(m, &p, &spring, batch);
+        let is_added = match Springboard::of_special(m, s) {
+            Some(spring) => site::put_springboard(m, &p, &spring, batch),
+            None => {
+                batch.add(&p);
+                true
             }
-            None => batch.add(&p),
-        }
+        };
         match s.kind {
             SpecialKind::Prctl => state::process().sees_sandbox.set(true),
             SpecialKind::Syscall => state::process().sees_syscall.set(true),
             _ => {}
         }
-        true
+        is_added
     } else {
         state::count_hole(hole::BYTES_DIFFER);
         false

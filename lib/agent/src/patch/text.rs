@@ -10,7 +10,7 @@
 
 use crate::memory::table::Module;
 use crate::memory::word::Words;
-use crate::memory::{state, sys};
+use crate::memory::{certain, state, sys};
 use crate::patch::forced::Forced;
 use crate::patch::pages::{Copied, PAGE};
 use crate::patch::{mappings, pages};
@@ -150,6 +150,8 @@ impl<'a> Batch<'a> {
                 false => swap(now, start, end),
             };
             if !is_done {
+                // Instructions that call the kernel may be among them.
+                certain::leave_alone(None);
                 // Later writes may rely on these.
                 left.iter()
                     .for_each(|_| state::count_hole(hole::NOT_WRITABLE));
