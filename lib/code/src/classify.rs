@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use sptrace_addr::Svma;
 use sptrace_image::{Object, ObjectKind, SymbolKind};
 
-use crate::discover::Discovery;
+use crate::discover::{Discovery, sort_unique};
 use crate::follow::{Edge, EdgeKind, IndirectJump};
 use crate::parallel::map_chunks;
 use crate::regions::{Region, region_at};
@@ -69,7 +69,7 @@ impl Classes {
 
 pub(crate) fn classify(object: &Object<'_>, discovery: &Discovery) -> Classes {
     let regions = &discovery.regions;
-    let mut indirect_jumps = judge_indirect_jumps(object, &discovery.indirect_jumps);
+    let mut indirect_jumps = judge_indirect_jumps(object, discovery);
     settle_computed_gotos(regions, &mut indirect_jumps);
     let edges = real_edges(object, discovery);
     let evidence = Evidence::gather(object, discovery, &edges);
@@ -105,14 +105,20 @@ fn count(jumps: &[(u64, IndirectJump)], wanted: IndirectJump) -> u64 {
 }
 
 /// A jump through a pointer is a tail call only where the frame is that of the function's entry.
-fn judge_indirect_jumps(
-    object: &Object<'_>,
-    jumps: &[(u64, IndirectJump)],
-) -> Vec<(u64, IndirectJump)> {
+fn judge_indirect_jumps(object: &Object<'_>, discovery: &Discovery) -> Vec<(u64, IndirectJump)> {
     let spent_bytes = AtomicU64::new(0);
-    let judged = map_chunks(jumps, 256, |chunk| {
+    let stored = match discovery
+        .indirect_jumps
+        .iter()
+        .any(|(_, s)| *s == IndirectJump::Array)
+    {
+        true => stored_addresses(object),
+        false => Vec::new(),
+    };
+    let judged = map_chunks(&discovery.indirect_jumps, 256, |chunk| {
         let judge = |&(svma, shape): &(u64, IndirectJump)| {
-            if shape != IndirectJump::Pointer {
+            let is_array = shape == IndirectJump::Array;
+            if !is_array && shape != IndirectJump::Pointer {
                 return (svma, shape);
             }
             let entry_bytes = object
@@ -122,18 +128,40 @@ fn judge_indirect_jumps(
             let within_budget = spent_bytes.fetch_add(entry_bytes, Relaxed) <= UNWIND_BUDGET_BYTES;
             let in_frame =
                 !within_budget || object.unwind.is_entry_frame_at(Svma(svma)) == Some(false);
-            (
-                svma,
-                if in_frame {
-                    IndirectJump::Unresolved
-                } else {
-                    shape
-                },
-            )
+            let judged = match in_frame {
+                true if is_array && has_labels(&stored, discovery, svma) => IndirectJump::Table,
+                true => IndirectJump::Unresolved,
+                false => IndirectJump::Pointer,
+            };
+            (svma, judged)
         };
         chunk.iter().map(judge).collect::<Vec<_>>()
     });
     judged.into_iter().flatten().collect()
+}
+
+/// Each address of code that the image's data holds, sorted; none where relocations do not say so.
+fn stored_addresses(object: &Object<'_>) -> Vec<u64> {
+    let pointers = object.code_pointers.iter().map(|p| p.target.0);
+    let mut stored: Vec<u64> = match object.kind {
+        ObjectKind::Relocatable => pointers.collect(),
+        ObjectKind::Fixed => Vec::new(),
+    };
+    sort_unique(&mut stored);
+    stored
+}
+
+/// True if an array of addresses that leads to labels of the function around `svma` can lead to
+/// known ones only (`goto *labels[i]`, where the array's own address was kept on the stack, as in
+/// Python's interpreter). Of an image at any bias each stored address has a relocation, and what
+/// instructions form was noted: control was followed from all of them.
+fn has_labels(stored: &[u64], discovery: &Discovery, svma: u64) -> bool {
+    let region = region_at(&discovery.regions, svma).map(|index| &discovery.regions[index]);
+    region.is_some_and(|region| {
+        let first = stored.partition_point(|target| *target <= region.start);
+        let end = stored.partition_point(|target| *target < region.end);
+        end.saturating_sub(first) >= 2
+    })
 }
 
 /// A function that computes gotos keeps its labels in tables of differences and in constants; both

@@ -44,6 +44,9 @@ pub(crate) enum IndirectJump {
     Unresolved,
     /// It jumps through a pointer.
     Pointer,
+    /// It jumps through an array of addresses, of which it is not known where it lies. In the frame
+    /// of a function these are its labels, else it is a call.
+    Array,
 }
 
 /// A table that waits for all regions to be seen, since only then its end is known.
@@ -545,7 +548,7 @@ impl Walk<'_, '_, '_> {
                 self.seen.leaves_indirectly = true;
                 self.found
                     .indirect_jumps
-                    .push((query.jump, IndirectJump::Pointer));
+                    .push((query.jump, IndirectJump::Array));
             } else if bases.is_empty() {
                 self.unresolved(query.jump);
             } else {
