@@ -16,6 +16,7 @@ use sptrace_wire::plan::*;
 use crate::counts::Creators;
 use crate::ends::may_end_in;
 use crate::kept::{Keep, Kept};
+use crate::leaf::calls_nothing;
 use crate::repeatable::repeatable;
 use crate::special;
 use crate::springboard::Springboards;
@@ -384,6 +385,9 @@ impl PlanBuilder<'_> {
         }
         if f.flags.contains(FunctionFlags::UNRESOLVED_JUMPS) {
             flags |= FN_UNRESOLVED;
+            if calls_nothing(self.object, f) {
+                flags |= FN_CALLS_NOTHING;
+            }
         }
         if self.kept.in_function(f) != Keep::Nothing {
             flags |= FN_RUNTIME;

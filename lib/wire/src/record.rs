@@ -17,8 +17,8 @@
 //! * id in [`VALUED_IDS`]: such an entry or exit together with its values, as the common routines
 //!   write it: see there.
 //! * id < [`CONTROL_IDS`]: a control record; each has 8 bytes of payload more, but for [`NOTHING`],
-//!   [`NOTHING_NARROW`], [`LEFT_OUT`] and [`PLACED`], and those from [`SYSTEM_CALL`] to [`ACTED`],
-//!   whose payload says how many bytes follow it ([`crate::values`]).
+//!   [`NOTHING_NARROW`], [`LEFT_OUT`], [`PLACED`] and [`ENDED`], and those from [`SYSTEM_CALL`] to
+//!   [`ACTED`], whose payload says how many bytes follow it ([`crate::values`]).
 //!
 //! * A call that is recorded *in order* ([`crate::plan::SITE_IN_ORDER`]) has in place of the stamp
 //!   where the stack pointer stood, its low half: 16 bytes below that at the call, so that of two
@@ -133,6 +133,9 @@ pub const LEFT_OUT: u32 = 19;
 /// In the place of the stamp: where the stack pointer stood at the call whose entry follows, as in
 /// the record of one in order. It has no payload.
 pub const PLACED: u32 = 20;
+
+/// The innermost frame is known to have ended, as [`CLOSED`] says it of one. It has no payload.
+pub const ENDED: u32 = 21;
 
 /// So far below the stack pointer at a call is what [`PLACED`], [`AT_STACK`] and [`SYSTEM_CALL`]
 /// say of it: where it stands in the slot of a call in order when that writes its record.

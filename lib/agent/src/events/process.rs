@@ -120,13 +120,15 @@ pub(super) fn unload(hot: &Hot, entered: &mut Entered) {
 }
 
 /// There may be new handlers.
-pub(super) fn handlers_change(_: &Hot, _: &mut Entered) {
-    handlers::registered();
+pub(super) fn handlers_change(_: &Hot, entered: &mut Entered) {
+    handlers::touched(entered.f.rdi);
 }
 
 /// sigaction(2): the handler is a function to follow.
 pub(super) fn sigaction(hot: &Hot, entered: &mut Entered) {
-    handlers::registered();
+    if entered.f.rsi != 0 {
+        handlers::touched(entered.f.rdi);
+    }
     let handler = match entered.f.rsi {
         0 => None,
         action => sys::read_word(action),

@@ -147,6 +147,7 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
 #[inline]
 fn come(hot: &Hot, routine: i32, (above, mask): (u64, u64)) -> Option<Last> {
     hot.stack_top.raise(above + 16);
+    hot.came_from.set(above);
     hot.mask.set(mask);
     let is_hook = matches!(routine, common::HOOK | common::HOOK_RULED);
     let last = if is_hook { chunk::last(hot) } else { None };

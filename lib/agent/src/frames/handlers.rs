@@ -12,7 +12,38 @@ static RESTORERS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 /// Signals whose handlers run without blocking them (SA_NODEFER), bit 0 for signal 1.
 static UNDEFERRED: AtomicU64 = AtomicU64::new(0);
 
+/// Signals that the program was started with blocked, and has not asked for a handler of: without
+/// one they are blocked for no handler's sake.
+static UNTOUCHED: AtomicU64 = AtomicU64::new(0);
+
 static STALE: AtomicU32 = AtomicU32::new(1);
+
+/// The program begins, with this signal mask and no handlers.
+pub fn begin(mask: u64) {
+    UNTOUCHED.store(mask, Ordering::Relaxed);
+}
+
+/// What is done about `signal` is about to change.
+pub fn touched(signal: u64) {
+    let bit = signal
+        .checked_sub(1)
+        .and_then(|n| 1u64.checked_shl(n as u32));
+    UNTOUCHED.fetch_and(!bit.unwrap_or(u64::MAX), Ordering::Relaxed);
+    registered();
+}
+
+/// As [`handled_in`], without the signals that the program was started with blocked, as long as
+/// they have no handler: shells and tools leave some blocked for what they start. The kernel is
+/// asked, too, since code that is not seen may have told it of one.
+pub fn surely_handled_in(mask: u64) -> u64 {
+    let handled = handled_in(mask);
+    let untouched = handled & UNTOUCHED.load(Ordering::Relaxed);
+    let has_none = |signal: &usize| sys::handler(*signal).is_some_and(|h| h.address <= 1);
+    let are_wanted = (1..=64).filter(|signal| untouched >> (signal - 1) & 1 != 0);
+    are_wanted
+        .filter(has_none)
+        .fold(handled, |left, signal| left & !(1 << (signal - 1)))
+}
 
 /// A handler is about to be registered: there may be a new restorer.
 pub fn registered() {

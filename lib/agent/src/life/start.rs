@@ -1,6 +1,7 @@
 //! Injection's last step: the agent's own start, called once in a fresh image before any of the
 //! program's code runs.
 
+use crate::frames::handlers;
 use crate::memory::state::Arena;
 use crate::memory::{certain, counters, state, sys};
 use crate::patch::special;
@@ -28,6 +29,7 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
     c.begun.fetch_add(1, Ordering::Relaxed);
     p.stack_top.set(stack_top);
     certain::begin(stack_top);
+    handlers::begin(sys::signal_mask());
     if !sys::may_write_text() {
         state::count_hole(hole::SANDBOX);
         return;

@@ -44,6 +44,8 @@ pub struct Module {
     /// Calls through pointers into it are recorded with the callee's full address, by the slow
     /// path.
     pub wide: Flag,
+    /// It is left alone, and no code of the program is called from there.
+    pub calls_nothing: Flag,
     /// Its text has been made one mapping, or cannot be: see [`crate::patch::mappings`].
     pub joined: Flag,
     /// What a former agent has left is in the place of the execute view still.
@@ -109,6 +111,7 @@ impl Module {
             has_off: Flag::new(false),
             is_written: Flag::new(false),
             wide: Flag::new(false),
+            calls_nothing: Flag::new(false),
             joined: Flag::new(false),
             is_left: Flag::new(false),
             is_private: Flag::new(false),
@@ -236,6 +239,7 @@ impl Module {
             (&self.doubtful, &other.doubtful),
             (&self.gone, &other.gone),
             (&self.wide, &other.wide),
+            (&self.calls_nothing, &other.calls_nothing),
             (&self.joined, &other.joined),
             (&self.is_left, &other.is_left),
             (&self.is_private, &other.is_private),

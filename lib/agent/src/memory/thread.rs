@@ -202,6 +202,8 @@ pub struct Hot {
     pub has_self: Word,
     /// Where calls keep their return addresses: that of the root.
     pub root_back: Word,
+    /// The program's stack pointer, about, when it came to the slow path last.
+    pub came_from: Word,
 }
 
 // The assembler's numbers for these: see `common`.

@@ -66,6 +66,7 @@ fn ask(address: u64) -> Asked {
             start,
             end,
             is_wide,
+            calls_nothing,
         } => {
             state::count_hole(match is_without_file {
                 true => hole::JIT,
@@ -79,6 +80,7 @@ fn ask(address: u64) -> Asked {
             alone.start.set(start);
             alone.end.set(end);
             alone.wide.set(is_wide);
+            alone.calls_nothing.set(calls_nothing);
             make_known(&alone).map_or(Asked::Nothing, |m| Asked::Module(m, 0))
         }
     }

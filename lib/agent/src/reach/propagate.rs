@@ -134,7 +134,9 @@ pub fn reach_locked(target: u64, wanted: u8) -> Reach {
         return Reach::Later;
     };
     let Some(plan) = m.plan() else {
-        state::process().runs_unseen.set(true);
+        if !m.calls_nothing.get() {
+            state::process().runs_unseen.set(true);
+        }
         return Reach::Ready;
     };
     if m.doubtful.get() {
@@ -212,7 +214,8 @@ pub fn instrument(m: &Module, first: u32, wanted: u8) {
         if f.is_any(FN_USES_GS) {
             state::process().gs_wanted.set(true);
         }
-        if f.is_any(FN_MUTED | FN_UNRESOLVED) {
+        let may_call = f.is_any(FN_UNRESOLVED) && !f.is_any(FN_CALLS_NOTHING);
+        if may_call || f.is_any(FN_MUTED) {
             state::process().runs_unseen.set(true);
         }
         if !f.is_any(FN_MUTED) {

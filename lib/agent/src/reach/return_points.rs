@@ -13,23 +13,34 @@ use crate::patch::{site, text};
 use crate::plans::patched::Patch;
 use crate::plans::{modules, plan};
 use crate::reach::thread;
+use crate::signals::sigframe;
+use core::ops::Range;
 use sptrace_wire::plan::*;
 
-/// Can nobody stand between two instructions of a function that has not been reached yet? Who
-/// executes it was called by code that is not seen, and goes on in another thread, or when a
-/// handler has ended.
-fn nobody_stands() -> bool {
-    // Not asked of the kernel: a handler may be about to be registered by who comes here.
-    let handled = |hot: &Hot| handlers::handled_in(hot.mask.get());
-    let is_handler = || thread::of_gs().is_none_or(|hot| handled(hot) != 0);
+/// Can nobody stand between two instructions in these bytes of a function that has not been reached
+/// yet? Who executes it was called by code that is not seen, and goes on in another thread, or when
+/// a handler has ended.
+fn nobody_stands_in(bytes: Range<u64>) -> bool {
+    let may_stand = |hot: &Hot| {
+        handlers::surely_handled_in(hot.mask.get()) != 0
+            && sigframe::may_be_interrupted_in(bytes, hot.came_from.get())
+    };
     let p = state::process();
-    !p.runs_unseen.get() || p.is_mapping.get() || sys::alone() && !is_handler()
+    let is_nobody = || thread::of_gs().is_some_and(|hot| !may_stand(hot));
+    !p.runs_unseen.get() || p.is_mapping.get() || sys::alone() && is_nobody()
+}
+
+/// Where the bytes of a row lie.
+fn bytes_of(m: &Module, row: &PlanSite) -> Range<u64> {
+    m.base.get() + u64::from(row.start)..m.base.get() + u64::from(end_of(row))
 }
 
 /// Adds the return points of a function to the batch.
 pub fn patch_all(m: &Module, f: &PlanFunction, batch: &mut text::Batch) {
-    let is_safe = nobody_stands();
     let points = || plan::twins_of(m, *f).filter(|(_, twin)| twin.is_return());
+    let bytes = points().map(|(_, point)| bytes_of(m, &point));
+    let bytes = bytes.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end));
+    let is_safe = bytes.is_some_and(nobody_stands_in);
     let may_be =
         |point: &PlanSite| is_safe || point.verdict != RETURN_OF_SEVERAL || stands(m, point);
     // Those that lend room come before those that borrow it.
@@ -113,7 +124,7 @@ impl<'m> Call<'m> {
             true => point.verdict != RETURN_OF_SEVERAL && !point.borrows(),
             false => is_one_instruction(self.module, &point),
         };
-        let is_safe = is_one || nobody_stands();
+        let is_safe = is_one || nobody_stands_in(bytes_of(self.module, &point));
         if is_safe && (point.borrows() || !point.is_return()) {
             // With those that lend room, and with the return of the call that the site may be.
             patch_all(self.module, &self.function.1, batch);
@@ -183,7 +194,7 @@ pub fn patch_calls_of_roots(m: &Module) {
         let at = m.base.get() + u64::from(s.start);
         let call = plan::function_around(m, at).and_then(|f| Call::of(m, f, s.entry));
         let Some(call) = call else { continue };
-        if is_one_instruction(m, &call.row) || nobody_stands() {
+        if is_one_instruction(m, &call.row) || nobody_stands_in(bytes_of(m, &call.row)) {
             site::patch(m, &call.row, &mut batch);
             call.add_point(&mut batch);
             call.note_patched();

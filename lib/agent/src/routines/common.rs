@@ -38,7 +38,7 @@ use crate::memory::thread::{FRAME_HELD, FRAME_KEPT, FRAME_QUIET, FRAME_QUIET_HEL
 use crate::memory::{counters, pointers, rows, state};
 use crate::routines::{counts, door, hooks, marks, orders, placed, quick, returns, silent, values};
 use core::arch::global_asm;
-use sptrace_wire::plan::{SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
+use sptrace_wire::plan::{END_UNSEEN, JUMP, SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
 use sptrace_wire::record::{self, FRAME_OPEN, FRAME_SYSTEM, FRAME_VALUES};
 use sptrace_wire::values::{CALL_BYTES, DESCRIPTORS, ERRORS, RETURN_BYTES};
 use sptrace_wire::values::{UNWANTED_FAILED, UNWANTED_SHORT, UNWANTED_SUCCESSFUL};
@@ -276,10 +276,11 @@ sptrace_void_2:
 sptrace_tail:
     SAVE
     CHECK_THREAD sptrace_slow_3
+sptrace_tail_again:
     mov rdx, gs:[TOPFRAME]
     lea rcx, [rsp+48]
     cmp rcx, [rdx]
-    jne sptrace_slow_3
+    jne sptrace_tail_ended
     RESERVE 8, sptrace_slow_3
     STAMP sptrace_void_3
     mov eax, [rsp+32]
@@ -298,10 +299,11 @@ sptrace_tail_indirect:
     nop dword ptr [rax]
     SAVE
     CHECK_THREAD sptrace_slow_4
+sptrace_tail_indirect_again:
     mov rdx, gs:[TOPFRAME]
     lea rcx, [rsp+56]
     cmp rcx, [rdx]
-    jne sptrace_slow_4
+    jne sptrace_tail_indirect_ended
     mov rax, [rsp+40]
     LOOK_UP sptrace_slow_4
     RESERVE 12, sptrace_slow_4
@@ -670,6 +672,10 @@ sptrace_common_offsets:
     valued_nothing = const record::valued_id(record::NO_VALUED_NUMBER, 0),
     valued_halves = const record::VALUED_HALVES,
     placed = const record::PLACED,
+    root = const HOT + core::mem::offset_of!(Hot, root),
+    jump = const JUMP,
+    end_unseen = const END_UNSEEN,
+    ended = const record::ENDED,
     nothing = const record::NOTHING,
     nothing_narrow = const record::NOTHING_NARROW,
 );

@@ -99,6 +99,10 @@ pub enum Phase {
     PairedCall = 18,
     /// As `Reserved`, of a record with PLACED before it, where rcx is.
     ReservedPlaced = 19,
+    /// As `Reserved`, of a frame that has ended unseen before the event.
+    ReservedEnd = 20,
+    /// The frame is popped; its record has no id yet. Nothing has happened of the event itself.
+    UntoldEnd = 21,
 }
 
 impl Phase {

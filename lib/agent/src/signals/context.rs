@@ -293,6 +293,8 @@ impl Context<'_> {
                 return self.after_valued(hot, reached, &around, &place, below, handler);
             }
             Phase::Reserved => interrupted::abandon(self.1, word, place.operand && is_entry),
+            Phase::ReservedEnd => interrupted::abandon(self.1, word, false),
+            Phase::UntoldEnd => interrupted::tell_end(self.1, word),
             Phase::ReservedPlaced => interrupted::abandon_placed(self.1, word, place.operand),
             Phase::ReservedValues => interrupted::abandon_values(self.1, word, is_entry),
             _ => {}

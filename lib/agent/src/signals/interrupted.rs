@@ -70,6 +70,13 @@ pub fn abandon_placed(hot: Option<&Hot>, word: u64, narrow: bool) {
     abandon(hot, word + 8, narrow);
 }
 
+/// The record of a frame that has ended, at `word`, gets its id: the frame is popped.
+pub fn tell_end(hot: Option<&Hot>, word: u64) {
+    if let Some([_, kind]) = record_at(hot, word, 8) {
+        kind.set(record::ENDED);
+    }
+}
+
 /// The record of 8 bytes that is reserved at `word` gets its id and what stands in the place of its
 /// stamp. False: it does not lie in the chunk that the thread holds.
 pub fn complete(hot: Option<&Hot>, word: u64, (id, stamp): (u32, u32)) -> bool {

@@ -6,7 +6,7 @@
 //! arch/x86/include/uapi/asm/sigcontext.h). Must not know what a context is wanted for.
 
 use crate::frames::{handlers, stacks};
-use crate::memory::sys;
+use crate::memory::{state, sys};
 use core::ops::Range;
 
 /// Words of a ucontext.
@@ -124,6 +124,14 @@ pub(crate) fn is_interrupted_in(addresses: Range<u64>, from: u64) -> bool {
         from = context[RSP] & !7;
     }
     true
+}
+
+/// As [`is_interrupted_in`], and true where that cannot be known: on other stacks than the first
+/// thread's, and so deep on that one that a handler's own frames may hide its signal frame.
+pub(crate) fn may_be_interrupted_in(addresses: Range<u64>, from: u64) -> bool {
+    let beginning = state::process().stack_top.get();
+    let is_near = stacks::is_first(from) && beginning - from < REACH_BYTES;
+    !is_near || is_interrupted_in(addresses, from)
 }
 
 /// The context of the signal frame whose return address lies at `at`, if it is one: words of an

@@ -3,7 +3,7 @@
 //! Given a chunk and a place where no stamp is; gives where reading goes on. Must not know what an
 //! event means: the caller says how long the record of an id is.
 
-use sptrace_wire::record::{CONTROL_IDS, LEFT_OUT, NOTHING, NOTHING_NARROW, PLACED, SIGNAL};
+use sptrace_wire::record::{CONTROL_IDS, ENDED, LEFT_OUT, NOTHING, NOTHING_NARROW, PLACED, SIGNAL};
 use sptrace_wire::record::{NO_VALUED_NUMBER, VALUED_IDS, VALUED_NUMBER_SHIFT};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,7 +25,7 @@ pub fn after(halves: &[AtomicU32], at: usize, length_of: &dyn Fn(u32) -> Option<
     let half = |i: usize| halves.get(i).map_or(0, |h| h.load(Ordering::Relaxed));
     let length_of = |id: u32| match id {
         0 => None,
-        NOTHING | LEFT_OUT | PLACED => Some(2),
+        NOTHING | LEFT_OUT | PLACED | ENDED => Some(2),
         NOTHING_NARROW => Some(3),
         // Those with values are as long as they say, and no hole has their shape.
         1..=SIGNAL => Some(4),

@@ -81,6 +81,7 @@ impl Record {
             record::NOTHING | record::LEFT_OUT => (Self::Nothing, 2),
             record::NOTHING_NARROW => (Self::Nothing, 3),
             record::PLACED => (Self::Placed(stamp), 2),
+            record::ENDED => (Self::one_closed(stamp), 2),
             record::WIDE_CALLEE => (Self::WideCallee(payload()), 4),
             record::SYSTEM_CALL..=record::ACTED => {
                 let length = half(at + 3) as usize / 4;
@@ -122,6 +123,15 @@ impl Record {
                     (Self::Call(call), length(place))
                 }
             },
+        }
+    }
+
+    /// One frame has ended, which is told in less room than several are.
+    fn one_closed(stamp: u32) -> Self {
+        Self::Control {
+            stamp,
+            id: record::CLOSED,
+            payload: 1,
         }
     }
 

@@ -314,6 +314,7 @@ fn control_records_are_told_with_what_they_say() {
         control(50, BLOCKED, 77),
         control(60, RESUMED, EXIT.into()),
     ];
+    assert_eq!(Thread::new().chunk(&[7, ENDED]), [Closed(7, 1)]);
     let told = thread.chunk(&chunk.concat());
     let first = &told[..5];
     assert_eq!(

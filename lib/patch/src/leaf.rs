@@ -1,0 +1,25 @@
+//! Which functions make no calls, though it is not known where they jump to: the string functions
+//! of a C library, in assembler.
+//!
+//! Given a function; looks at each instruction from its entry to its end, as they follow each
+//! other. Must not know what depends on it.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use sptrace_code::Function;
+use sptrace_image::Object;
+
+/// True if no instruction of it is a call, nor a jump to another function.
+pub fn calls_nothing(object: &Object<'_>, f: &Function) -> bool {
+    let bytes = f.end.0.checked_sub(f.entry.0).map(|bytes| bytes as usize);
+    let code = object.code_from(f.entry);
+    let code = code.zip(bytes).and_then(|(code, bytes)| code.get(..bytes));
+    let stays = |i: &Instruction| match i.flow_control() {
+        FlowControl::Next | FlowControl::Return | FlowControl::IndirectBranch => !i.is_invalid(),
+        FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
+            (f.entry.0..f.end.0).contains(&i.near_branch_target())
+        }
+        _ => false,
+    };
+    let decoder = |code| Decoder::with_ip(64, code, f.entry.0, DecoderOptions::NONE);
+    f.site_count == 0 && code.is_some_and(|code| decoder(code).iter().all(|i| stays(&i)))
+}
