@@ -7,7 +7,7 @@ usage: tests/returns.py [--sptrace PATH] [--programs FOLDER] [--only GLOB]
 Given test programs (tests/programs/build.sh), gcc, and gdb and perf for what looks from outside (without them those cases are skipped). Gives
 one line a case. Exit status: 1 if anything differs. Must not know how return points are patched.
 """
-import argparse, csv, io, os, re, shutil, subprocess, sys, tempfile, time
+import argparse, csv, io, os, re, shutil, signal, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness"))
 from case import Cases, Failed, ROOT, Skip, find_sptrace, run_cases
@@ -91,6 +91,28 @@ int main(void)
     }
     return printf("%d\n", r) < 0;
 }
+"""
+# Which label a goto leads to says an array whose address was kept on the stack, as in Python's interpreter; and most instructions behind
+# calls are shorter than a jump.
+LABELS = r"""
+#include <stdio.h>
+#define HERE __attribute__((noinline, noclone))
+HERE int adds(int x) { __asm__ volatile(""); return x + 1; }
+HERE int interprets(const unsigned char *code)
+{
+    static void *const labels[] = {&&twice, &&once, &&end};
+    void *const *volatile kept = labels;
+    int r = 0;
+#define NEXT goto *kept[*code++]
+    NEXT;
+twice:
+    r = adds(r); r ^= 1; r = adds(r); NEXT;
+once:
+    r = adds(r) - 3; NEXT;
+end:
+    return r;
+}
+int main(void) { int r = 0; for (int i = 0; i < 1000; i++) r += interprets((const unsigned char *)"\0\1\1\0\2"); return printf("%d\n", r) < 0; }
 """
 LIBRARY = r"""
 #define HERE __attribute__((noinline, noclone))
@@ -251,8 +273,48 @@ def nearly_all_ends_are_seen_where_calls_return_to(bench):
         of, (calls, unseen) = ends(bench, trace)
         seen, other = [sum(n for what, n in of.items() if word in what) for word in ("return to", "implied")]
         # Some functions are first reached while a handler may run: see sptrace-limits(7).
-        if not seen or other * 40 > seen: raise Failed(f"{argv[0]}: {of}")
+        if not seen or other * 200 > seen: raise Failed(f"{argv[0]}: {of}")
         if unseen * 40 > calls: raise Failed(f"{argv[0]}: {unseen} of {calls} calls have no end")
+
+
+@case
+def where_gotos_lead_is_known_from_an_array_on_the_stack(bench):
+    """Ends in such a function were not seen, in Python's interpreter as well: 12 of 100 calls."""
+    for level in ("-O1", "-O2"):
+        program = f"{bench.folder}/labels{level}"
+        with open(f"{program}.c", "w") as f: f.write(LABELS)
+        subprocess.run(["gcc", level, "-fPIE", "-pie", "-o", program, f"{program}.c"], check=True)
+        _, trace = bench.record("labels", POINTS, [program])
+        found = bench.report(trace, "functions", "--columns", "function,calls,untimed", "--format", "csv")
+        same(f"{level}: calls, and those without an end", ["6000", "0"], next(row[-2:] for row in csv.reader(io.StringIO(found)) if "adds" in row))
+
+
+@case
+def what_a_shell_leaves_blocked_hides_no_ends(bench):
+    """With a signal blocked at the start 40 of 100 ends were not seen, as if a handler might be running."""
+    argv = [sys.executable, "-c", "import json; json.dumps(list(range(100)))"]
+    found = []
+    for blocked in ((), (signal.SIGWINCH,)):
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+        _, trace = bench.record("blocked", POINTS, argv)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        of, _ = ends(bench, trace)
+        found.append(sum(n for what, n in of.items() if "implied" in what))
+    if found[1] > found[0] * 1.1 + 10: raise Failed(f"{found} sites whose ends are implied, with and without a blocked signal")
+
+
+@case
+def ends_are_seen_where_several_threads_run(bench):
+    """A call of the vdso, or of a string function in assembler, made them be left alone: 17 of 100 calls of git status had no end."""
+    if not shutil.which("git"): raise Skip("git is not installed")
+    folder = f"{bench.folder}/many"
+    for i in range(2000):
+        os.makedirs(f"{folder}/{i % 40}", exist_ok=True)
+        open(f"{folder}/{i % 40}/{i}", "w").close()
+    for words in (["init", "-q"], ["add", "."]): subprocess.run(["git", "-C", folder, *words], check=True)
+    _, trace = bench.record("many.data", POINTS, ["git", "-C", folder, "-c", "core.preloadIndex=true", "status"])
+    _, (calls, unseen) = ends(bench, trace)
+    if unseen * 200 > calls: raise Failed(f"{unseen} of {calls} calls have no end")
 
 
 @case
