@@ -4,6 +4,7 @@
 //! know when a function is to be patched.
 
 pub mod forced;
+pub mod kept_slot;
 pub mod levels;
 pub mod mappings;
 pub mod pages;

@@ -55,8 +55,10 @@ fn tables(plan: &[u8]) -> Option<[Table; 2]> {
         }
     };
     // Templates follow one another; other arguments do not.
-    let has_template =
-        |record: &[u8]| record.get(PlanSite::FORM_OFFSET) == Some(&(SiteForm::Template as u8));
+    let has_template = |record: &[u8]| {
+        let form = record.get(PlanSite::FORM_OFFSET);
+        form == Some(&(SiteForm::Template as u8)) || form == Some(&(SiteForm::Return as u8))
+    };
     let (functions, sites) = (PlanFunction::BYTES, PlanSite::BYTES);
     Some([
         table(h.functions_offset, h.functions, functions, |_| true),

@@ -513,6 +513,11 @@ impl Builder {
         true
     }
 
+    /// True if nothing is in the slot yet.
+    pub fn is_empty(&self) -> bool {
+        self.code.is_empty()
+    }
+
     /// Bytes of the slot.
     pub fn slot_bytes(&self) -> u32 {
         self.code.len() as u32

@@ -8,7 +8,7 @@
 use crate::memory::area::Area;
 use crate::memory::table::{Module, UNTOUCHED};
 use crate::memory::{counters, state, stopped};
-use crate::patch::text;
+use crate::patch::{kept_slot, text};
 use crate::plans::patched::{Patch, Springboard};
 use crate::plans::{kept_acts, modules, padding, payloads, plan, ready, slot};
 use crate::routines::image;
@@ -103,7 +103,8 @@ pub fn put_springboard(
 /// The end of a call is not seen, as its return point stays as it is: its slot says so.
 pub fn has_no_end(m: &Module, call: &PlanSite) {
     let ids = m.plan().and_then(|plan| plan.ids(call));
-    let Some((entry, _)) = ids.filter(|_| call.form == SiteForm::Template) else {
+    let is_kept = matches!(call.form, SiteForm::Template | SiteForm::Kept);
+    let Some((entry, _)) = ids.filter(|_| is_kept) else {
         return;
     };
     // Behind `jmp CALLEE` or `jmp [rsp-8]`.
@@ -169,6 +170,8 @@ pub fn write_slot(m: &Module, s: &PlanSite) -> bool {
         SiteForm::Counted => counted(m, s),
         SiteForm::Ordered => ordered(m, s),
         SiteForm::Acts => acts(m, s),
+        SiteForm::Kept => kept_slot::call(m, s),
+        SiteForm::Return => kept_slot::return_point(m, s),
     }
 }
 

@@ -153,7 +153,7 @@ fn sites(
 fn site(m: &Module, s: &PlanSite, now: &mut Now, batch: &mut text::Batch) -> bool {
     let is_plain = matches!(
         s.form,
-        SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts
+        SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts | SiteForm::Kept
     );
     // A call of five bytes has no filling in front of it.
     let is_plain = is_plain || s.keeps_acts() && s.span as usize == JUMP_BYTES;

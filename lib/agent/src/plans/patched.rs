@@ -121,9 +121,17 @@ impl Patch {
                 to,
             });
         }
+        if let Some((_, covered)) = plan.return_point(s) {
+            return Some(Self {
+                at,
+                original: Text::of(covered)?,
+                ours: Text::of(&branch(JUMP, at, to))?,
+                to,
+            });
+        }
         if matches!(
             s.form,
-            SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts
+            SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts | SiteForm::Kept
         ) {
             let callee = base + u64::from(s.argument);
             let opcode = match s.flags & (SITE_KEEP_CALL | SITE_KEEP_OPCODE) {

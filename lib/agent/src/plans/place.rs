@@ -175,6 +175,8 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         SiteForm::Counted if offset - s.slot < COUNTED_SLOT_BYTES => 0,
         SiteForm::Ordered if offset - s.slot < ORDERED_SLOT_BYTES => 0,
         SiteForm::Acts if offset - s.slot < DIRECT_SLOT_BYTES => 0,
+        SiteForm::Kept if offset - s.slot < KEPT_SLOT_BYTES => 0,
+        SiteForm::Return if offset - s.slot < s.return_slot_bytes() => 0,
         SiteForm::Template => inside(plan, s.argument, offset - s.slot)?.moved,
         _ => return None,
     };

@@ -52,9 +52,10 @@ fn forget_patches(m: &Module) {
 
 /// True if of this site five bytes are changed, in which its patch is known.
 fn is_short(s: &PlanSite) -> bool {
-    use SiteForm::{Acts, Counted, Direct, Ordered, Template};
+    use SiteForm::{Acts, Counted, Direct, Kept, Ordered, Template};
     let is_kept = s.form == Template && s.is_any(SITE_KEEP_CALL) && s.span as usize == JUMP_BYTES;
-    matches!(s.form, Direct | Counted | Ordered | Acts) || is_kept && counters::keeps_returns()
+    matches!(s.form, Direct | Counted | Ordered | Acts | Kept)
+        || is_kept && counters::keeps_returns()
 }
 
 /// A module that may have been unmapped, or mapped anew at the same place. If its patches are gone

@@ -157,7 +157,8 @@ fn end_of(row: &PlanSite) -> u32 {
 fn is_one_instruction(m: &Module, row: &PlanSite) -> bool {
     let template = m.plan().and_then(|plan| plan.template(row.argument));
     let moved = if row.returns_first() { RETURN_ID } else { 0 };
-    row.is_any(SITE_KEEP_CALL) && template.is_some_and(|t| t.head.moved == moved)
+    let is_alone = || template.is_some_and(|t| t.head.moved == moved);
+    row.form == SiteForm::Kept || row.is_any(SITE_KEEP_CALL) && is_alone()
 }
 
 /// The module that a call lies in which returns to `address`.

@@ -48,7 +48,8 @@ impl Callers {
             functions.push(keeps | u64::from(function.entry));
             let twins = plan.twins_of(&function).map(|(_, twin)| twin);
             let sites = plan.sites_of(&function).chain(twins);
-            let with_slot = sites.filter(|site| site.slot != 0);
+            // Nobody calls from a return point.
+            let with_slot = sites.filter(|site| site.slot != 0 && !site.is_return());
             slots.extend(with_slot.map(|site| (site.slot, index)));
         }
         let hooks = plan.specials().filter(|s| s.kind == SpecialKind::Root);

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use sptrace_addr::Svma;
-use sptrace_code::{Analysis, Function, Site};
+use sptrace_code::{Analysis, Function, Site, SiteKind};
 use sptrace_image::Object;
 use sptrace_wire::plan::*;
 
@@ -60,6 +60,19 @@ impl PlanBuilder<'_> {
         tactic: Tactic,
     ) -> Option<PlanSite> {
         let back = Svma(site.address.0 + u64::from(site.length));
+        let is_plain =
+            site.kind == SiteKind::CallDirect && site.length == 5 && site.got_slot.0 == 0;
+        if is_plain && tactic == Tactic::CallInstruction && t.is_empty() {
+            return Some(PlanSite {
+                start: self.offset(site.address),
+                slot: self.take_slot(KEPT_SLOT_BYTES),
+                argument: self.offset(site.target),
+                span: 5,
+                form: SiteForm::Kept,
+                verdict: tactic as u8,
+                flags: SITE_KEEP_CALL,
+            });
+        }
         let (start, mut flags) = self.moved_before(&mut t, f, site, tactic)?;
         let is_long = matches!(
             tactic,
@@ -139,6 +152,9 @@ impl PlanBuilder<'_> {
             };
             code + usize::from(end) - 1
         });
+        if row.form == SiteForm::Kept {
+            self.sites[i].flags |= SITE_ENTRY_ONLY;
+        }
         if let Some(place) = mark.and_then(|at| self.out.get_mut(at)) {
             *place = END_UNSEEN;
             self.sites[i].flags |= SITE_ENTRY_ONLY;
@@ -163,7 +179,7 @@ impl PlanBuilder<'_> {
             }
             _ => false,
         };
-        if !is_simple || row.form != SiteForm::Template {
+        if !is_simple || !matches!(row.form, SiteForm::Template | SiteForm::Kept) {
             return false;
         }
         let mut t = Builder::new(self.base);
@@ -224,18 +240,28 @@ impl PlanBuilder<'_> {
         let moved = (at, Svma(at.0 + u64::from(patch.moved)));
         let is_repeatable = repeatable(self.object, moved.0, moved.1);
         let again = if is_repeatable { SITE_REPEATABLE } else { 0 };
-        let mut template = patch.template.clone();
         let slot = self.take_slot(patch.slot_bytes);
         let entry = self.entry_id(call).unwrap_or(0);
         let own = slot + u32::from(RETURN_ID);
-        call_of_return(&mut template, entry.wrapping_sub(own) as i32);
+        let distance = entry.wrapping_sub(own) as i32;
+        let (form, template) = match plain_bytes(patch).filter(|_| shape == 0) {
+            Some(covered) => {
+                let bytes = [&distance.to_le_bytes(), covered].concat();
+                (SiteForm::Return, bytes)
+            }
+            None => {
+                let mut template = patch.template.clone();
+                call_of_return(&mut template, distance);
+                (SiteForm::Template, template)
+            }
+        };
         PlanSite {
             start: self.offset(at),
             slot,
             argument: self.add_template(&template),
             flags: SITE_RETURN | shape | again,
             span: patch.span,
-            form: SiteForm::Template,
+            form,
             verdict: if patch.of_several {
                 RETURN_OF_SEVERAL
             } else {
@@ -251,6 +277,21 @@ impl PlanBuilder<'_> {
 
     /// Where the entry id of a site lies in the area.
     fn entry_id(&self, site: &PlanSite) -> Option<u32> {
-        Some(site.slot + u32::from(self.template(site)?.head.entry_id))
+        let id = match site.form {
+            SiteForm::Kept => KEPT_ID,
+            _ => self.template(site)?.head.entry_id,
+        };
+        Some(site.slot + u32::from(id))
     }
+}
+
+/// What the jump of a return point covers, if that may stand anywhere as it is, and the slot goes
+/// back behind it: that is what [`SiteForm::Return`] says in few bytes.
+fn plain_bytes(patch: &Patch) -> Option<&[u8]> {
+    let t = TemplateView::read(&patch.template)?;
+    let bytes = t.original;
+    let (first, last) = (usize::from(RETURN_ID), usize::from(RETURN_ID) + bytes.len());
+    let is_moved = patch.moved == patch.span && t.code.get(first..last) == Some(bytes);
+    let is_simple = t.head.fixups == 2 && t.room.is_none() && t.code.len() == last + JUMP_BYTES;
+    (is_moved && is_simple && t.code.get(last) == Some(&JUMP)).then_some(bytes)
 }

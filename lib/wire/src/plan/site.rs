@@ -49,6 +49,25 @@
 //!   +10  jmp  CALLEE
 //! ```
 //!
+//! The slot of a direct call that keeps its return address and is recorded; the text is as with a
+//! counted one:
+//!
+//! ```text
+//!   +0   call KEPT_FIRST/KEPT     id of the entry = low half of (slot + 5)
+//!   +5   jmp  CALLEE
+//!   +10  1 byte                   END_UNSEEN if the end of its calls is not seen
+//! ```
+//!
+//! The slot of the place that it returns to, where a jump covers instructions that may stand
+//! anywhere as they are:
+//!
+//! ```text
+//!   +0   4 bytes    from the id here to the call's entry id
+//!   +4   call RETURN              id of the exit = low half of (slot + 9)
+//!   +9   what the jump covers
+//!        jmp  back
+//! ```
+//!
 //! All other slots come as bytes and fixups ([`crate::plan::Template`]).
 
 use crate::layout::{byte_enum, layout};
@@ -68,6 +87,11 @@ byte_enum! {
         Ordered = 4,
         /// A direct call at which the callee's acts run, by the slot shown above.
         Acts = 5,
+        /// A direct call that keeps its return address, recorded by the slot shown above.
+        Kept = 6,
+        /// No site, but a place that such calls return to ([`SITE_RETURN`]), with the slot shown
+        /// above.
+        Return = 7,
     }
 }
 
@@ -78,9 +102,10 @@ layout! {
         pub start: u32,
         /// Offset of its slot in the patch area.
         pub slot: u32,
-        /// [`SiteForm::Direct`], [`SiteForm::Counted`], [`SiteForm::Ordered`] and
-        /// [`SiteForm::Acts`]: offset of the callee.
-        /// [`SiteForm::Template`]: offset into the templates.
+        /// [`SiteForm::Direct`], [`SiteForm::Counted`], [`SiteForm::Ordered`],
+        /// [`SiteForm::Acts`] and [`SiteForm::Kept`]: offset of the callee.
+        /// [`SiteForm::Template`]: offset into the templates. [`SiteForm::Return`]: where among
+        /// them the first four bytes of its slot stand, and what the jump covers.
         pub argument: u32,
         /// `SITE_*`.
         pub flags: u16,
@@ -116,7 +141,12 @@ impl PlanSite {
 
     /// True if it is a return point, not a site.
     pub const fn is_return(&self) -> bool {
-        matches!(self.form, SiteForm::Template) && self.is_any(SITE_RETURN)
+        matches!(self.form, SiteForm::Template | SiteForm::Return) && self.is_any(SITE_RETURN)
+    }
+
+    /// Bytes of the slot of [`SiteForm::Return`].
+    pub const fn return_slot_bytes(&self) -> u32 {
+        RETURN_ID as u32 + self.span as u32 + JUMP_BYTES as u32
     }
 
     /// True if one of these flags is set.
@@ -248,9 +278,9 @@ pub mod kept_acts {
     pub const PUSH_WORD: [u8; 2] = [0xff, 0x35];
 }
 
-/// Of a [`SiteForm::Template`]: no site, but the place that a call returns to, whose return address
-/// stays on the stack. It stands where the twin of the call would ([`PlanHeader::twins`]), and its
-/// bytes are several whole instructions. Its slot:
+/// Of a [`SiteForm::Template`] or [`SiteForm::Return`]: no site, but the place that a call returns
+/// to, whose return address stays on the stack. It stands where the twin of the call would
+/// ([`PlanHeader::twins`]), and its bytes are several whole instructions. Its slot:
 ///
 /// ```text
 ///   +0   4 bytes             from the id to that of the call's entry, signed: whose return it is
@@ -312,6 +342,13 @@ pub const ACTS_END: u16 = 15;
 // The agent makes it ask no more as it does a counted one, and it takes the place of a recorded
 // one.
 const _: () = assert!(ACTS_ID == COUNTED_ID && ACTS_END as u32 <= DIRECT_SLOT_BYTES);
+/// Bytes of the slot of [`SiteForm::Kept`].
+pub const KEPT_SLOT_BYTES: u32 = 16;
+/// In such a slot: where the id points, and the jump to the callee.
+pub const KEPT_ID: u16 = 5;
+/// In such a slot: whether the end of its calls is seen.
+pub const KEPT_MARK: u16 = KEPT_ID + JUMP_BYTES as u16;
+
 /// `inc qword ptr gs:[disp32]` but for its displacement (Intel SDM, INC; vol. 2, 2.1.1).
 pub const INC_GS: [u8; 5] = [0x65, 0x48, 0xff, 0x04, 0x25];
 

@@ -168,14 +168,23 @@ impl<'a> PlanView<'a> {
     pub fn slot_entry(&self, site: &PlanSite) -> Option<u32> {
         match site.form {
             SiteForm::Direct => Some(site.slot + DIRECT_ENTRY),
-            SiteForm::Template if site.is_return() || site.returns_first() => {
-                Some(site.slot + RETURN_ENTRY)
-            }
-            SiteForm::Template | SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts => {
-                Some(site.slot)
-            }
             SiteForm::Refused => None,
+            _ if site.is_return() || site.returns_first() => Some(site.slot + RETURN_ENTRY),
+            _ => Some(site.slot),
         }
+    }
+
+    /// Of a return point without a template: from its id to the entry id of the call, and what its
+    /// jump covers.
+    pub fn return_point(&self, site: &PlanSite) -> Option<(i32, &'a [u8])> {
+        if !matches!(site.form, SiteForm::Return) {
+            return None;
+        }
+        let blob = self.at(self.header.blob_offset, 0, 0)?;
+        let blob = blob.get(..self.header.blob_bytes as usize)?;
+        let (distance, rest) = blob.get(site.argument as usize..)?.split_first_chunk()?;
+        let covered = rest.get(..usize::from(site.span))?;
+        Some((i32::from_le_bytes(*distance), covered))
     }
 
     /// The site's template, if it has one.
@@ -193,6 +202,8 @@ impl<'a> PlanView<'a> {
             SiteForm::Counted => Some((COUNTED_ID, 0)),
             SiteForm::Ordered => Some((ORDERED_ID, 0)),
             SiteForm::Acts => Some((ACTS_ID, 0)),
+            SiteForm::Kept => Some((KEPT_ID, 0)),
+            SiteForm::Return => Some((0, RETURN_ID)),
             SiteForm::Template => {
                 let t = self.template(site.argument)?.head;
                 Some((t.entry_id, t.exit_id))
@@ -205,9 +216,11 @@ impl<'a> PlanView<'a> {
     pub fn callee(&self, site: &PlanSite) -> Option<u64> {
         let base = self.header.base_svma;
         match site.form {
-            SiteForm::Direct | SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts => {
-                Some(base.wrapping_add(u64::from(site.argument)))
-            }
+            SiteForm::Direct
+            | SiteForm::Counted
+            | SiteForm::Ordered
+            | SiteForm::Acts
+            | SiteForm::Kept => Some(base.wrapping_add(u64::from(site.argument))),
             SiteForm::Template if !site.is_any(SITE_INDIRECT) => {
                 // Of the call or jump that follows the entry id.
                 let t = self.template(site.argument)?;
