@@ -409,6 +409,30 @@ def what_is_around_roots_is_not_recorded(bench):
 
 
 @case
+def payloads_run_at_calls_and_returns_of_every_kind(bench):
+    """What a script adds at a function's calls and returns, in threads, through pointers and jumps; no call has a record."""
+    program = f"{bench.folder}/payloads"
+    with open(f"{program}.c", "w") as f: f.write(ROOTED)
+    subprocess.run(["gcc", "-O2", "-o", program, f"{program}.c", "-lpthread"], check=True)
+    alone = bench.run(program, "1000")[:2]
+    script = 'let begun = count("begun", ["function"]); let ended = sum("ended", ["function"], ["sum"]);' + "".join(
+        f'at("{name}").on_enter(|c| begun.add([{i}])); at("{name}").on_exit(|c| ended.add([{i}], c.result - c.arg1));'
+        for i, name in enumerate(("root_direct", "root_pointed", "root_jumped", "middle")))
+    # middle returns 2n + 2; a root adds its number to what middle has returned.
+    n = 1000
+    counted, trace = bench.record("payloads.data", (*POINTS, "--eval", script), [program, str(n)])
+    same("output and status", alone, counted)
+    tables = [list(csv.reader(io.StringIO(part))) for part in bench.report(trace, "script", "--eval", script, "--format", "csv").split("\n\n")]
+    begun, ended = ({int(row[0]): row[1:] for row in table[1:]} for table in tables)
+    calls = {0: 4 * n, 1: 4 * n, 2: n, 3: 4 * n + 4 * n + n + n + n + 2 * (6 * n + 2 * 3 * n)}
+    same("calls", {i: [str(count)] for i, count in calls.items()}, begun)
+    results = sum(range(n))
+    sums = {0: 4 * results + 3 * 4 * n, 1: 4 * results + 4 * 4 * n, 2: results + 6 * n}
+    same("returns", {i: int(ended[i][-1]) for i in sums}, sums)
+    same("returns of middle", ended[3][0], begun[3][0])
+
+
+@case
 def a_root_ends_with_the_exception_that_leaves_it(bench):
     if not shutil.which("g++"): raise Skip("g++ is not installed")
     rooted(bench, "thrown", "g++", THROWN, ("-F", "root_*"), {"root_thrown": 1000, "thrower": 1000, "middle": 1000, "shared": 2000})

@@ -17,7 +17,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
+};
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Function, Site, SiteFlags, SiteKind};
 use sptrace_image::Object;
@@ -377,12 +380,18 @@ impl<'a> Finder<'a> {
             ..Run::default()
         };
         let mut decoder = self.decoder(start, place.function.end.0);
+        let mut factory = InstructionInfoFactory::new();
+        let mut moves_stack = false;
         while run.end < start + wanted {
             if place
                 .next
                 .is_some_and(|next| self.is_seen_at(run.end, next))
             {
-                run.stopped = Some(Stop::Site);
+                // The return is known by the stack pointer, which is another by then.
+                run.stopped = Some(match moves_stack {
+                    true => Stop::At(Obstacle::Unmovable),
+                    false => Stop::Site,
+                });
                 return run;
             }
             if !decoder.can_decode() {
@@ -394,6 +403,7 @@ impl<'a> Finder<'a> {
                 run.stopped = Some(Stop::At(obstacle));
                 return run;
             }
+            moves_stack |= changes_rsp(&i, &mut factory);
             run.end = i.next_ip();
             run.ends.push(run.end);
             run.onward = onward(&i);
@@ -540,6 +550,15 @@ impl<'a> Finder<'a> {
 /// Behind the call, where its callee returns to.
 fn end_of(site: &Site) -> u64 {
     site.address.0 + u64::from(site.length)
+}
+
+fn changes_rsp(i: &Instruction, factory: &mut InstructionInfoFactory) -> bool {
+    let used = factory.info(i).used_registers().iter();
+    let reads = [OpAccess::Read, OpAccess::CondRead, OpAccess::NoMemAccess];
+    let changed = used.filter(|used| !reads.contains(&used.access()));
+    changed
+        .map(|used| used.register().full_register())
+        .any(|register| register == Register::RSP)
 }
 
 fn is_go_panic(name: &str) -> bool {

@@ -80,6 +80,19 @@ fn whole_instructions_are_moved_and_their_operands_mended() {
     assert_eq!((point.at, point.is_target), (Svma(CODE + 5), false));
 }
 
+/// The slot of the next call would have looked for the frame of the first where it does not lie.
+#[test]
+fn where_arguments_are_taken_off_the_stack_first_the_next_site_sees_no_return() {
+    // call; add rsp,16 (or add rbx,16); call; ret
+    for (code, is_merged) in [
+        ("e8 7b000000 4883c410 e8 72000000 c3", false),
+        ("e8 7b000000 4883c310 e8 72000000 c3", true),
+    ] {
+        let found = points(code, &[call(0), call(9)], None);
+        assert_eq!(found[0].seen == Seen::Merged, is_merged, "{found:x?}");
+    }
+}
+
 #[test]
 fn a_return_or_a_jump_ends_what_is_moved() {
     // call; add rsp,8; ret

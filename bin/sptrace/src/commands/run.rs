@@ -92,9 +92,10 @@ pub struct RunArgs {
     stamps: StampArgs,
     /// Leave every return address on the stack as it is, and see the end of a call at the place
     /// that it returns to. Whoever walks the program's stack then, from inside or outside, sees
-    /// what is there without sptrace, and calls of a Go program have stamps and ends. This is new:
-    /// options that count calls, change what is done at them or record their values do not go
-    /// together with it yet
+    /// what is there without sptrace, and calls of a Go program have stamps and ends. What a call
+    /// returns, and what a script does at returns, is not known of the few whose end is not seen.
+    /// This is new: options that count calls, or record them without stamps, do not go together
+    /// with it yet
     #[arg(help_heading = record::WHAT, long, conflicts_with = "shadow")]
     return_points: bool,
     /// The command keeps the process id that was started, for those who wait for it, signal it or

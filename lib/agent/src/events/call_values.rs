@@ -354,11 +354,12 @@ fn record(hot: &Hot, (f, vectors): (&Frame, &Vectors), asked: &Asked, callee: u6
 }
 
 /// The same at the entry of a hooked function whose call was not seen at its site: its frame was
-/// pushed just now.
-pub fn enter_hooked(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
-    let frame = hot.top().get();
+/// pushed just now, as `is_new` says, or its being that of the hook.
+pub fn enter_hooked(hot: &Hot, f: &Frame, vectors: &Vectors, (rsp, is_new): (u64, bool)) {
+    let frame = shadow::call(hot).get();
+    let is_its = is_new || frame.id & !FRAME_OPEN == f.id;
     if frame.rsp == rsp
-        && frame.id & !FRAME_OPEN == f.id
+        && is_its
         && let Some(hooked) = modules::special_of(f.id)
     {
         enter(hot, f, vectors, hooked.entry, rsp);
@@ -418,12 +419,16 @@ pub fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
 pub fn is_its_return(hot: &Hot, id: u64, rsp: u64) -> bool {
     let mut frame = hot.top();
     while frame.rsp() == rsp || frame.rsp() == rsp - 1 {
-        let exit = slot::exit_of(match frame.id() {
+        let call = match frame.id() {
             FRAME_QUIET_HELD => frame.callee(),
             id => id,
-        });
+        };
+        let exit = slot::exit_of(call);
         if exit != 0 {
             return exit + EXIT_CALL_BYTES == id;
+        }
+        if counters::keeps_returns() && modules::area(call).is_some() {
+            return slot::call_of_return(id) as u32 == call as u32;
         }
         frame = frame.below();
     }

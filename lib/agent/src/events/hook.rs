@@ -38,22 +38,24 @@ use sptrace_wire::plan::*;
 use sptrace_wire::record;
 use sptrace_wire::record::FRAME_OPEN;
 
-/// A hooked function is about to run. `last` was recorded before it came here.
-pub fn enter(hot: &Hot, f: &Frame, last: Option<Last>) {
+/// A hooked function is about to run. `last` was recorded before it came here. True: it has a frame
+/// that it had not, by the id of its call.
+pub fn enter(hot: &Hot, f: &Frame, last: Option<Last>) -> bool {
     let Some(hooked) = modules::special_of(f.id) else {
-        return;
+        return false;
     };
     match hooked.kind {
         SpecialKind::Mapped => look_for_modules(hot),
         SpecialKind::Root | SpecialKind::RootOpen => {
             between::called(hooked.rules);
-            match counters::keeps_returns() {
-                true => roots::enter(hot, f.word_above(0), f.id, (&hooked, last)),
-                false => enter_root(hot, f.word_above(0), f.id, (&hooked, last)),
+            if counters::keeps_returns() {
+                return roots::enter(hot, f.word_above(0), f.id, (&hooked, last));
             }
+            enter_root(hot, f.word_above(0), f.id, (&hooked, last));
         }
         _ => {}
     }
+    false
 }
 
 /// Its return address is at `word`.

@@ -24,8 +24,13 @@ use sptrace_wire::record;
 use sptrace_wire::record::FRAME_OPEN;
 
 /// A hooked function is about to run; its return address is at `word`. `last` was recorded before
-/// it came here.
-pub fn enter(hot: &Hot, word: StackWord, id: u64, (hooked, last): (&Special, Option<Last>)) {
+/// it came here. True: it is recorded as one that begins here.
+pub fn enter(
+    hot: &Hot,
+    word: StackWord,
+    id: u64,
+    (hooked, last): (&Special, Option<Last>),
+) -> bool {
     let (entry, rsp, back) = (hooked.entry, word.address() + 8, word.get());
     settle::settle(hot, rsp - 1, false);
     let frame = shadow::call(hot);
@@ -36,15 +41,15 @@ pub fn enter(hot: &Hot, word: StackWord, id: u64, (hooked, last): (&Special, Opt
     }
     let is_root = state::control().roots_only != 0 && hot.root.get() == 0;
     if is_root && !between::is_open(hooked.rules) {
-        return;
+        return false;
     }
     propagate::reach(hot, entry);
     if is_called && !is_root {
-        return;
+        return false;
     }
     if !deep::has_room(hot, rsp) {
         chunk::cut_off(hot);
-        return;
+        return false;
     }
     let call = return_points::see_return(hot, back);
     if is_root {
@@ -65,4 +70,5 @@ pub fn enter(hot: &Hot, word: StackWord, id: u64, (hooked, last): (&Special, Opt
     if is_root {
         shadow::mark_root(hot, back);
     }
+    true
 }

@@ -96,29 +96,18 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
     let last = come(hot, routine, (above, mask));
     match routine {
         common::ENTRY | common::ENTRY_PLACED => settle::enter(hot, above, f.id, None, false),
-        common::FIRST => return direct(hot, f, vectors, (above, false)),
+        common::FIRST => return direct(hot, f, vectors, (above, Way::Replaced)),
         common::ENTRY_ONLY => settle::enter(hot, above + 8, f.id, None, true),
-        common::ENTRY_ONLY_FIRST => return direct(hot, f, vectors, (above + 8, true)),
-        common::KEPT..=common::RETURN_IN_CALL => returns::event(hot, f, routine),
+        common::ENTRY_ONLY_FIRST => return direct(hot, f, vectors, (above + 8, Way::Open)),
+        common::KEPT => settle::enter(hot, above + 8, f.id, None, false),
+        common::KEPT_FIRST => return direct(hot, f, vectors, (above + 8, Way::Kept)),
+        common::KEPT_INDIRECT => kept_indirect(hot, f, vectors, above + 16),
+        common::RETURN => returns::returned(hot, f, vectors, above),
+        common::RETURN_IN_CALL => returns::returned(hot, f, vectors, above + 8),
         common::EXIT => leave(hot, f, vectors, above),
         common::INDIRECT | common::INDIRECT_PLACED => return indirect(hot, f, vectors, above),
         common::TAIL => settle::tail(hot, above + 8, f.id, None),
-        common::TAIL_FIRST => {
-            if propagate::first(hot, f.id, common::TAIL) == Reach::ReturnAddress {
-                settle::give_back_one(hot, f.word_above(0));
-            }
-            let call = Call {
-                callee: slot::direct_target(f.id),
-                rsp: above + 8,
-            };
-            let acted = jumped(hot, f, vectors, call, None);
-            let back = f.above[0];
-            if acted.orders.is_any()
-                && let Some(result) = acted.orders.carry_out(hot, function(call.callee, back))
-            {
-                return give(f, result, back, RET_8);
-            }
-        }
+        common::TAIL_FIRST => return tail_first(hot, f, vectors, above + 8),
         common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, above),
         common::COUNT_FIRST => counted::first(hot, f.id),
         common::COUNT_INDIRECT => counted::through_pointer(hot, f),
@@ -131,8 +120,8 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         common::SYSTEM_RETURN if counted::is_creation() => {}
         common::SPECIAL => special::enter(hot, f, mask),
         common::HOOK | common::HOOK_RULED => {
-            hook::enter(hot, f, last);
-            call_values::enter_hooked(hot, f, vectors, above + 8);
+            let is_new = hook::enter(hot, f, last);
+            call_values::enter_hooked(hot, f, vectors, (above + 8, is_new));
         }
         common::HOOK_EXIT => leave(hot, f, vectors, above + 8),
         common::SYSTEM_CALL => system_call::enter(hot, f, vectors, above),
@@ -171,12 +160,25 @@ fn give(f: &mut Frame, result: u64, to: u64, how: u64) -> u64 {
     how
 }
 
-/// A direct call, whose callee may not be instrumented yet; `is_open`: its end is not recorded.
-fn direct(hot: &Hot, f: &mut Frame, vectors: &Vectors, (rsp, is_open): (u64, bool)) -> u64 {
-    let then = match is_open {
-        true => common::ENTRY_ONLY,
-        false => counters::entry_routine(),
+/// What becomes of the return address of a direct call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// It leads to the slot.
+    Replaced,
+    /// It stays, and the end is not recorded.
+    Open,
+    /// It stays, and the end is seen where it leads.
+    Kept,
+}
+
+/// A direct call, whose callee may not be instrumented yet.
+fn direct(hot: &Hot, f: &mut Frame, vectors: &Vectors, (rsp, way): (u64, Way)) -> u64 {
+    let then = match way {
+        Way::Open => common::ENTRY_ONLY,
+        Way::Replaced => counters::entry_routine(),
+        Way::Kept => common::KEPT,
     };
+    let is_open = way == Way::Open;
     propagate::first(hot, f.id, then);
     let callee = slot::direct_target(f.id);
     let acted = acts::act(hot, f, vectors, callee, rsp);
@@ -196,10 +198,10 @@ fn direct(hot: &Hot, f: &mut Frame, vectors: &Vectors, (rsp, is_open): (u64, boo
     if !acted.orders.is_any() {
         return RET;
     }
-    // Behind the call in the slot, or where one that has no exit returns to.
-    let (to, how) = match is_open {
-        true => (f.above[0], RET_8),
-        false => (slot::exit_of(f.id), RET),
+    // Behind the call in the slot, or where it returns to.
+    let (to, how) = match way {
+        Way::Replaced => (slot::exit_of(f.id), RET),
+        Way::Open | Way::Kept => (f.above[0], RET_8),
     };
     match acted.orders.carry_out(hot, function(callee, to)) {
         Some(result) => give(f, result, to, how),
@@ -212,6 +214,22 @@ fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
     if !exits::leave(hot, f, vectors, rsp) {
         settle::leave(hot, rsp, f.id);
     }
+}
+
+/// A direct jump to another function, which may not be instrumented yet.
+fn tail_first(hot: &Hot, f: &mut Frame, vectors: &Vectors, rsp: u64) -> u64 {
+    if propagate::first(hot, f.id, common::TAIL) == Reach::ReturnAddress {
+        settle::give_back_one(hot, f.word_above(0));
+    }
+    let callee = slot::direct_target(f.id);
+    let acted = jumped(hot, f, vectors, Call { callee, rsp }, None);
+    let back = f.above[0];
+    if acted.orders.is_any()
+        && let Some(result) = acted.orders.carry_out(hot, function(callee, back))
+    {
+        return give(f, result, back, RET_8);
+    }
+    RET
 }
 
 fn tail_indirect(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
@@ -273,6 +291,24 @@ fn indirect(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) -> u64 {
         Some(result) => give(f, result, exit, RET_8),
         None => RET_8,
     }
+}
+
+/// A call through a pointer that keeps its return address: that stands above its target.
+fn kept_indirect(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
+    let callee = f.above[0];
+    if propagate::reach(hot, callee) == Reach::Ready {
+        modules::remember(callee);
+    }
+    let call = Call { callee, rsp };
+    let acted = acts::act(hot, f, vectors, callee, rsp);
+    if acted.is_quiet && exits::enter_quietly(hot, f, vectors, call, acted) {
+        return;
+    }
+    settle::enter(hot, rsp, f.id, Some(callee), false);
+    call_values::enter(hot, f, vectors, callee, rsp);
+    exits::enter(hot, f, vectors, call, acted);
+    // The routine can take one word off the stack, and two stand there.
+    acted.orders.carry_out(hot, Place::Unavoidable);
 }
 
 /// The callee gets the original return address and is jumped to.

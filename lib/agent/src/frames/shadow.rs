@@ -102,14 +102,13 @@ pub fn push(hot: &Hot, rsp: u64, id: u64, callee: u64) {
 /// Number of open frames of a thread.
 pub fn depth(hot: &Hot) -> u32 {
     let frames = (hot.ssp.get() - hot.shadow()) / FRAME_BYTES as u64;
-    let marks = hot.root.get() != 0 && counters::keeps_returns();
-    frames as u32 - hot.barriers.get() - kept(hot) - u32::from(marks)
+    frames as u32 - hot.barriers.get() - kept(hot)
 }
 
-/// Number of frames that keep something of others' values.
+/// Number of frames that keep something of others' values, and of marks.
 fn kept(hot: &Hot) -> u32 {
     if !state::process().has_values.get() {
-        return 0;
+        return u32::from(hot.root.get() != 0 && counters::keeps_returns());
     }
     let (mut frame, mut count) = (hot.top(), 0);
     while frame > hot.bottom() {

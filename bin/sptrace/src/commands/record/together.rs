@@ -191,20 +191,12 @@ impl RecordArgs {
     }
 
     /// What calls cannot be recorded by their return points beside, as above.
-    pub fn beside_return_points(&self) -> [(bool, &'static str); 5] {
+    pub fn beside_return_points(&self) -> [(bool, &'static str); 3] {
         [
             (self.levels.count, "--count"),
             (
                 self.levels.limit().is_some(),
                 "--hot-limit, --short-limit and --budget",
-            ),
-            (
-                !self.arguments.is_empty() || !self.results.is_empty(),
-                "-A and -R",
-            ),
-            (
-                self.payloads.is_some() || self.decide.is_some(),
-                "a script's on_enter, on_exit and propagate",
             ),
             (!self.first_levels.is_empty(), "level(GLOB, LEVEL)"),
         ]
