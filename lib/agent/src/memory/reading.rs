@@ -245,7 +245,10 @@ mod tests {
         let nothing = |hot: &Hot| (word(hot, end), word(hot, end - 4));
         for reading in [0, door] {
             hot.reading.set(reading);
-            assert_eq!((text(hot), nothing(hot)), (Some(*b"12345678"), (None, None)));
+            assert_eq!(
+                (text(hot), nothing(hot)),
+                (Some(*b"12345678"), (None, None))
+            );
             assert_eq!(hot.reading.get(), reading);
         }
         certain::watch(false);
