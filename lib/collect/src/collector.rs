@@ -379,6 +379,8 @@ impl<W: Write> Collector<W> {
         while let Some(index) = self.full.pop_front() {
             self.chunk(arena, index);
             arena.give_back(index);
+            // Who fills chunks faster than they are drained takes new ones meanwhile.
+            arena.make_ready();
             // All that waits may take seconds, in which nobody shall take us for stopped.
             arena.control().heartbeat.fetch_add(1, Ordering::Relaxed);
             self.may_look_at_levels(arena);

@@ -30,6 +30,10 @@ pub const ARENA_AVMA: u64 = 0x5510_0000_0000;
 /// So many chunks are made ready before any is used, and so many at once later.
 const READY_FIRST: u32 = 64;
 const READY_AT_ONCE: u32 = 64;
+/// And so many more for each thread, of so many: if all processors are busy with the program, the
+/// host is late to make any, and each thread that makes them for itself pays for it.
+const READY_A_THREAD: u32 = 8;
+const READY_THREADS: u32 = 32;
 
 /// The mapped arena. Shared between the host's threads.
 pub struct Arena {
@@ -38,8 +42,6 @@ pub struct Arena {
     size: Size,
     plans_used: AtomicU64,
     chunks_used: AtomicU32,
-    /// Chunks whose pages are there: the first ones.
-    chunks_ready: AtomicU32,
     commands: Mutex<Vec<CommandPlace>>,
     /// Wishes that were written.
     wished: AtomicU64,
@@ -164,7 +166,6 @@ impl Arena {
             size,
             plans_used: AtomicU64::new(size.plans_at()),
             chunks_used: AtomicU32::new(0),
-            chunks_ready: AtomicU32::new(0),
             commands: Mutex::default(),
             wished: AtomicU64::new(0),
             regions_seen: AtomicU32::new(0),
@@ -184,7 +185,6 @@ impl Arena {
             (*control).depth_limit = options.depth_limit;
             (*control).loader = u32::from(options.loader);
             (*control).roots_only = u32::from(options.roots_only);
-            (*control).chunk_count = chunks;
             (*control).arena_bytes = self.size.bytes;
             (*control).regions_offset = self.size.bytes;
             (*control).regions = self.size.regions;
@@ -447,9 +447,14 @@ impl Arena {
     /// in use: a thread of the program that takes one finds them there. A few at each call.
     pub fn make_ready(&self) {
         let next = self.control().free_chunks.load(Ordering::Relaxed) as u32;
-        let ready = self.chunks_ready.load(Ordering::Relaxed);
+        let chunks_ready = &self.control().chunks_ready;
+        let ready = chunks_ready.load(Ordering::Relaxed);
         // The list gives back what was given last: a chunk that is new is its end.
-        let wanted = next.saturating_mul(2).saturating_add(READY_FIRST);
+        let threads = self.control().streams_used.load(Ordering::Relaxed);
+        let for_threads = threads.min(READY_THREADS) * READY_A_THREAD;
+        let wanted = next
+            .saturating_mul(2)
+            .saturating_add(READY_FIRST + for_threads);
         let end = wanted.min(ready + READY_AT_ONCE).min(self.chunks());
         if next == NONE || end <= ready {
             return;
@@ -461,7 +466,7 @@ impl Arena {
             let at = self.base.add(chunk_offset(ready) as usize);
             libc::madvise(at.cast(), bytes as usize, libc::MADV_POPULATE_WRITE);
         }
-        self.chunks_ready.store(end, Ordering::Relaxed);
+        chunks_ready.store(end, Ordering::Relaxed);
     }
 
     /// Takes all full chunks, oldest first.

@@ -120,8 +120,8 @@ pub struct Control {
     /// The same for the thread that answers: a question is asked. A chunk does not wake that, which
     /// would cost who fills it twice as much.
     pub question_bell: AtomicU32,
-    /// Host: chunks given out so far that have never been in the free list start here.
-    pub chunk_count: u32,
+    /// Host: the pages of chunks up to this one are there, and need only be mapped.
+    pub chunks_ready: AtomicU32,
     /// Agent: next stream entry that was never used.
     pub streams_used: AtomicU32,
     /// Host: what to do when no chunk is free: 0 block, 1 drop.

@@ -87,7 +87,7 @@ pub fn enter(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) {
         return;
     };
     let flags = match number {
-        CLONE3 => sys::read_word(args[0]).unwrap_or(CLONE_VM),
+        CLONE3 => reading::word(hot, args[0]).unwrap_or(CLONE_VM),
         _ => args[0],
     };
     let way = way(number, flags);
@@ -202,7 +202,7 @@ fn learn_sharing() {
 fn learn_self(hot: &Hot) {
     if hot.has_self.get() == 0 {
         let fs = sys::fs_base();
-        let has_self = fs != 0 && sys::read_word(fs) == Some(fs);
+        let has_self = fs != 0 && reading::word(hot, fs) == Some(fs);
         hot.has_self.set(if has_self { 1 } else { 2 });
     }
 }
@@ -259,7 +259,7 @@ fn prepare(hot: &Hot, rsp: u64, number: u32, args: [u64; 6]) {
     if number == RT_SIGACTION {
         let handler = match args[1] {
             0 => None,
-            action => sys::read_word(action),
+            action => reading::word(hot, action),
         };
         handler::watch(hot, handler.unwrap_or(0), rsp);
         // Last: that has asked the kernel which handlers there are.

@@ -55,9 +55,10 @@ pub fn enter(hot: &'static Hot, f: &Frame, door: u64) -> bool {
             found.and_then(|()| begin(place, call, &pieces))
         }
         None => {
-            let mut pieces = Pieces::NONE;
-            let found = measure(place, call, None, filled_before(hot), &mut pieces);
-            found.and_then(|()| begin(place, call, &pieces))
+            let (mut in_place, mut how) = (in_place::Pieces::NONE, How::NONE);
+            let to = (&mut in_place, &mut how);
+            let found = measure(place, call, None, filled_before(hot), to);
+            found.and_then(|()| begin(place, call, &Pieces(&in_place, &how)))
         }
     };
     let Some(begun) = begun else {
@@ -116,10 +117,10 @@ pub fn leave(hot: &'static Hot, f: &Frame, door: u64) -> bool {
             found.and_then(|()| end(place, number, result, &pieces))
         }
         None => {
-            let mut pieces = Pieces::NONE;
-            let call = (number, &args);
-            let found = measure(place, call, Some(result), filled, &mut pieces);
-            found.and_then(|()| end(place, number, result, &pieces))
+            let (mut in_place, mut how) = (in_place::Pieces::NONE, How::NONE);
+            let (call, to) = ((number, &args), (&mut in_place, &mut how));
+            let found = measure(place, call, Some(result), filled, to);
+            found.and_then(|()| end(place, number, result, &Pieces(&in_place, &how)))
         }
     };
     let Some([end, _]) = end else {
@@ -221,39 +222,41 @@ impl Body for in_place::Pieces {
     }
 }
 
-/// The same wherever they are.
-struct Pieces {
-    /// Where it lies, and stays while the reader lives, which is there unless there is but one
+/// The same wherever they are. Both are made where they stay: copying them costs as much as a
+/// record.
+struct Pieces<'a>(&'a in_place::Pieces, &'a How);
+
+/// How they are read.
+struct How {
+    /// They stay where they lie while the reader lives, which is there unless there is but one
     /// thread.
-    in_place: in_place::Pieces,
-    reader: Option<Reader>,
+    reader: Option<Reader<'static>>,
     /// In place of these: in a buffer of the thread's, with what [`place_of_next`] said before they
     /// were read: it tells of a handler that has filled the buffer with others.
     copied: Option<(&'static [u8], [u64; 3])>,
 }
 
-impl Pieces {
+impl How {
     const NONE: Self = Self {
-        in_place: in_place::Pieces::NONE,
         reader: None,
         copied: None,
     };
 }
 
-impl Body for Pieces {
+impl Body for Pieces<'_> {
     fn bytes(&self) -> usize {
-        self.copied
-            .map_or(self.in_place.bytes, |(bytes, _)| bytes.len())
+        let copied = self.1.copied.map(|(bytes, _)| bytes.len());
+        copied.unwrap_or(self.0.bytes)
     }
 
     fn may_be_read(&self) -> bool {
-        self.reader.as_ref().is_none_or(Reader::may_read)
+        self.1.reader.as_ref().is_none_or(Reader::may_read)
     }
 
     unsafe fn write(&self, to: &mut [u8]) {
-        let Some((bytes, _)) = self.copied else {
+        let Some((bytes, _)) = self.1.copied else {
             // SAFETY: the caller's.
-            return unsafe { self.in_place.write(to) };
+            return unsafe { self.0.write(to) };
         };
         for (to, byte) in to.iter_mut().zip(bytes) {
             *to = *byte;
@@ -261,7 +264,7 @@ impl Body for Pieces {
     }
 
     fn are_same(&self, first: [u64; 2], end: [u64; 2], next: [u64; 3]) -> bool {
-        self.copied.is_none_or(|(copied, before)| {
+        self.1.copied.is_none_or(|(copied, before)| {
             let is_ours = copied.is_empty() || next[2] == before[2] + 1;
             is_ours && before[..2] == first && next[..2] == end
         })
@@ -278,13 +281,13 @@ struct Place {
 }
 
 /// Finds the memory that shows a call, where `is_plain` has said so; `filled`: see
-/// [`in_place::Pieces::measure`]. `None`: this is not the way to read it.
+/// [`in_place::Pieces::measure`]. `None`: this is none of the ways to read it.
 fn measure(
     place: Place,
     (number, args): (u32, &[u64; 6]),
     result: Option<i64>,
     filled: [u64; 2],
-    to: &mut Pieces,
+    (to, how): (&mut in_place::Pieces, &mut How),
 ) -> Option<()> {
     let ready = due::ready(number, result.is_some());
     if ready.is_none() && !is_asked(number, args, result) {
@@ -295,7 +298,6 @@ fn measure(
     // small ones.
     let is_plain = is_alone
         || !certain::is_mapping(number)
-            && place.hot.pieces_at() != 0
             && !sandbox::is_sandboxed()
             && (certain::is_first_stack(place.rsp) || is_stack_of_thread(place));
     if !is_plain {
@@ -310,15 +312,15 @@ fn measure(
         let is_calm = reader.as_ref().is_none_or(|reader| reader.is_calm);
         let found = match ready {
             // SAFETY: nobody else can change what is mapped, now that nobody else may.
-            Some(all) => unsafe { to.in_place.measure(all.map(Some), args, known, is_calm) },
+            Some(all) => unsafe { to.measure(all.map(Some), args, known, is_calm) },
             None => Captures::of(number)?.each_due(args, result, |i, load| {
                 let due = Due::now(i, load, args, result);
                 // SAFETY: as above.
-                unsafe { to.in_place.measure([due].into_iter(), args, known, is_calm) }
+                unsafe { to.measure([due].into_iter(), args, known, is_calm) }
             }),
         };
         if is_alone || found.is_some() {
-            to.reader = reader;
+            how.reader = reader;
             return found;
         }
     }
@@ -326,7 +328,7 @@ fn measure(
     drop(reader);
     let before = place_of_next(place.hot);
     let copied = Captures::of(number)?.read(place.hot, args, result);
-    to.copied = Some((copied, before));
+    how.copied = Some((copied, before));
     (copied.len() <= in_place::MOST_BYTES).then_some(())
 }
 

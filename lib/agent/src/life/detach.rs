@@ -33,7 +33,6 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
 use sptrace_wire::plan::*;
-use sptrace_wire::values::PIECES_BYTES;
 
 /// Nothing is recorded from here on; text and stacks stay as they are.
 pub fn silence() -> u32 {
@@ -235,7 +234,6 @@ pub fn process_memory(add: &mut dyn FnMut(u64, u64)) {
     add(p.edges_known.address(), size_of::<Edges>() as u64);
     for hot in p.threads() {
         add(hot.block(), counters::block_bytes() as u64);
-        add(hot.pieces_at(), PIECES_BYTES as u64);
         for [start, bytes] in hot.grown.iter().map(Words::get) {
             add(start, bytes);
         }

@@ -7,10 +7,12 @@
 //! sees the half of one while another thread writes it. Must not know who reads, and whether all
 //! such calls are seen.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// So many are known at a time; then new ones take the place of old ones.
 const MAPPINGS: usize = 32;
+/// Megabytes of which it is kept where they are, by the lowest bits of their numbers.
+const HINTS: usize = 64;
 const PAGE_BITS: u32 = 12;
 /// The bits of a word that have the number of pages; above them is the first page's number.
 const COUNT_BITS: u32 = 28;
@@ -33,8 +35,9 @@ pub struct Mappings {
     used: AtomicUsize,
     /// Which is taken next.
     next: AtomicUsize,
-    /// The one that was asked for last.
-    last: AtomicUsize,
+    /// The one in which a page of the same megabyte was found last, by that. No word for all: two
+    /// threads that ask for pages of different mappings would write it at each call.
+    last: [AtomicU8; HINTS],
     /// Changes that have begun.
     changes: AtomicU64,
 }
@@ -46,7 +49,7 @@ impl Mappings {
             words: [const { AtomicU64::new(0) }; MAPPINGS],
             used: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
-            last: AtomicUsize::new(0),
+            last: [const { AtomicU8::new(0) }; HINTS],
             changes: AtomicU64::new(0),
         }
     }
@@ -59,15 +62,20 @@ impl Mappings {
     /// True if the page of `at` lies in one of them.
     #[inline]
     pub fn holds(&self, at: u64) -> bool {
-        let last = self.last.load(Ordering::Relaxed);
-        self.is_in(last, at) || self.find(at)
+        let last = self.last_at(at).load(Ordering::Relaxed);
+        self.is_in(last.into(), at) || self.find(at)
+    }
+
+    #[inline]
+    fn last_at(&self, at: u64) -> &AtomicU8 {
+        &self.last[(at >> 20) as usize % HINTS]
     }
 
     fn find(&self, at: u64) -> bool {
         let used = self.used.load(Ordering::Relaxed);
         let found = (0..used).find(|index| self.is_in(*index, at));
         if let Some(index) = found {
-            self.last.store(index, Ordering::Relaxed);
+            self.last_at(at).store(index as u8, Ordering::Relaxed);
         }
         found.is_some()
     }

@@ -10,14 +10,15 @@
 //! read still where none has. Calls that are not seen, and files that are shortened, are not waited
 //! for, as elsewhere. Must not know what is read.
 
-use crate::memory::state::SHARED;
+use crate::memory::state::{SHARED, SHARING_NONE};
 use crate::memory::thread::Hot;
-use crate::memory::{certain, state, sys};
+use crate::memory::{certain, constants, live, state, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
 /// Turns of waiting that are short, and slices of a millisecond after them.
 const TURNS: u32 = 1000;
 const SLICES: u32 = 100;
+const PAGE_BYTES: u64 = 4096;
 
 /// Calls that may take memory away, and are under way.
 static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
@@ -27,8 +28,8 @@ static BEGUN: AtomicU64 = AtomicU64::new(0);
 static NOBODY_WAKES: AtomicU32 = AtomicU32::new(0);
 
 /// A thread reads while this lives.
-pub struct Reader {
-    hot: &'static Hot,
+pub struct Reader<'a> {
+    hot: &'a Hot,
     door: u64,
     /// No call that may take memory away is under way: what can be read now can be read as long as
     /// this lives. Else that is so of what is certainly there ([`certain::holds`]), asked from here
@@ -36,14 +37,14 @@ pub struct Reader {
     pub is_calm: bool,
 }
 
-impl Reader {
+impl Reader<'_> {
     /// False: somebody has waited too long for it.
     pub fn may_read(&self) -> bool {
         self.hot.reading.get() == self.door
     }
 }
 
-impl Drop for Reader {
+impl Drop for Reader<'_> {
     fn drop(&mut self) {
         compiler_fence(Ordering::SeqCst);
         self.hot.reading.set(0);
@@ -52,7 +53,7 @@ impl Drop for Reader {
 
 /// The thread of `hot`, whose event came to the door at `door`, reads from here on. `None`: memory
 /// may be taken away unseen, or a handler has interrupted this thread while it was reading.
-pub fn begin(hot: &'static Hot, door: u64) -> Option<Reader> {
+pub fn begin(hot: &Hot, door: u64) -> Option<Reader<'_>> {
     let before = hot.reading.get();
     // A door at the same place is that of an event that went away.
     let is_nested = before != 0 && before != door;
@@ -63,6 +64,48 @@ pub fn begin(hot: &'static Hot, door: u64) -> Option<Reader> {
     fence(Ordering::SeqCst);
     let is_calm = UNDER_WAY.load(Ordering::Acquire) == 0;
     Some(Reader { hot, door, is_calm })
+}
+
+/// Copies bytes of one page, with signals blocked; gives how many. Where they can be read in place
+/// the kernel does not copy them: that is eight times as dear, and more while others map memory.
+pub fn copy(hot: &Hot, at: u64, to: &mut [u8]) -> usize {
+    let here = &raw const at as u64;
+    let is_alone = state::process().sharing.load(Ordering::Relaxed) == SHARING_NONE;
+    // The kernel needs no reader's word.
+    let reader = if is_alone { None } else { begin(hot, here) };
+    let is_calm = is_alone || reader.as_ref().is_some_and(|reader| reader.is_calm);
+    let is_there = (is_alone || reader.is_some())
+        && (certain::holds(at, here) || is_calm && is_readable(at) == Some(true));
+    if is_there && reader.as_ref().is_none_or(Reader::may_read) {
+        // SAFETY: the page can be read, and stays while this reads.
+        unsafe { live::copy_from(at, to) };
+        return to.len();
+    }
+    sys::read_into(at, to)
+}
+
+/// The same of a word. `None`: it cannot be read.
+pub fn word(hot: &Hot, at: u64) -> Option<u64> {
+    let mut bytes = [0; 8];
+    let in_page = at % PAGE_BYTES <= PAGE_BYTES - size_of_val(&bytes) as u64;
+    let copied = match in_page {
+        true => copy(hot, at, &mut bytes),
+        false => sys::read_into(at, &mut bytes),
+    };
+    (copied == size_of_val(&bytes)).then(|| u64::from_le_bytes(bytes))
+}
+
+/// True if the page of `at` can be read. `None`: the kernel does not say.
+pub fn is_readable(at: u64) -> Option<bool> {
+    if certain::is_watched() && constants::holds(at) {
+        return Some(true);
+    }
+    let changes = constants::changes();
+    let is_readable = sys::is_readable(at)?;
+    if is_readable && certain::is_watched() {
+        constants::found(at, changes);
+    }
+    Some(is_readable)
 }
 
 /// Numbers the moments between which nothing is taken away: while it is the same, what can be read
@@ -144,7 +187,7 @@ fn wait_for(other: &Hot) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::testing::empty_thread;
+    use crate::memory::testing::{empty_thread, page_before_nothing};
     use std::boxed::Box;
 
     const MUNMAP: u32 = 11;
@@ -195,6 +238,19 @@ mod tests {
         assert!(!is_moment(first) && moment() != 0);
         over(other, door);
         assert!(moment() != 0);
+
+        // Bytes are copied in place, and by the kernel where another event of the thread reads.
+        let end = page_before_nothing(b"12345678");
+        let text = |hot: &Hot| word(hot, end - 8).map(u64::to_le_bytes);
+        let nothing = |hot: &Hot| (word(hot, end), word(hot, end - 4));
+        for reading in [0, door] {
+            hot.reading.set(reading);
+            assert_eq!(
+                (text(hot), nothing(hot)),
+                (Some(*b"12345678"), (None, None))
+            );
+            assert_eq!(hot.reading.get(), reading);
+        }
         certain::watch(false);
     }
 }

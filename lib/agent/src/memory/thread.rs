@@ -45,8 +45,10 @@ pub const KEPT_FRAMES: usize = 4;
 /// stack hold no more: a frame is at least 16 bytes). A deeper one moves: see
 /// [`crate::record::deep`].
 pub const SHADOW_BYTES: usize = 524_288 * FRAME_BYTES;
+/// Offset of the buffer of [`Hot::pieces`].
+const PIECES: usize = SHADOW + SHADOW_BYTES;
 /// Bytes of a whole thread block.
-pub const BLOCK_BYTES: usize = SHADOW + SHADOW_BYTES + STACK_BYTES;
+pub const BLOCK_BYTES: usize = PIECES + PIECES_BYTES + STACK_BYTES;
 /// Calls of the kernel with payloads of their returns that may be open in a thread: the others are
 /// those of what handlers have interrupted.
 pub const SYSTEM_BEGUN: usize = 6;
@@ -126,7 +128,7 @@ pub struct Hot {
     pub deepest: Word,
     /// When it was last in use by half.
     pub deep_tsc: Word,
-    /// Room for what [`crate::record::capture`] reads; 0: not made yet.
+    /// Room for what [`crate::record::capture`] reads, in the block; 0: there is none.
     pieces: Bound,
     /// A vfork(2) child may have this block while its owner waits.
     pub lends: Flag,
@@ -403,21 +405,20 @@ impl Hot {
         None
     }
 
-    /// Where the buffer of [`Hot::pieces`] is; 0: it was not made.
-    pub fn pieces_at(&self) -> u64 {
-        self.pieces.get()
+    /// Says that this lies in a block, so that there is room for pieces.
+    ///
+    /// # Safety
+    /// It does.
+    pub unsafe fn has_block(&self) {
+        // SAFETY: the block's own bytes, which nothing else uses.
+        unsafe { self.pieces.set(self.block() + PIECES as u64) };
     }
 
-    /// A buffer for what [`crate::record::capture`] reads, made if need be. `None`: no memory.
+    /// A buffer for what [`crate::record::capture`] reads. `None`: there is none.
     ///
     /// # Safety
     /// This thread's own block; what was given before is not used any more.
     pub unsafe fn pieces(&self) -> Option<&'static mut [u8]> {
-        if self.pieces.get() == 0 {
-            let made = sys::map_private(PIECES_BYTES) as u64;
-            // SAFETY: so many bytes are mapped there, or it is zero.
-            unsafe { self.pieces.set(made) };
-        }
         self.pieces_given.add_in_one(1);
         let first = self.pieces.get() as *mut u8;
         // SAFETY: the caller's: nobody else uses it.

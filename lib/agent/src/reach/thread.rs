@@ -158,6 +158,10 @@ fn new_thread(fs: u64, pid: u32, tid: u32) -> Option<&'static Hot> {
     if locked {
         lock::unlock();
     }
+    if begun.is_some_and(|hot| hot.stream.get().is_power_of_two()) {
+        // The host makes chunks ready for so many threads as there are, before it is too late.
+        host::ring();
+    }
     begun
 }
 
@@ -330,7 +334,9 @@ fn make_block() -> Option<&'static Hot> {
     // SAFETY: fresh memory; the first page is the key's, for which zero is good.
     let hot = unsafe {
         sys::wipe_on_fork(block as usize, HOT);
-        memory::thread::hot_of(block)
+        let hot = memory::thread::hot_of(block);
+        hot.has_block();
+        hot
     };
     hot.region.set(NONE);
     reset(hot);

@@ -6,10 +6,8 @@
 //!
 //! Must not know what is captured, nor where it is written.
 
-use crate::memory::state::SHARING_NONE;
 use crate::memory::thread::Hot;
-use crate::memory::{certain, descriptors, live, state, sys};
-use core::sync::atomic::Ordering;
+use crate::memory::{descriptors, reading, state, sys};
 use sptrace_wire::values::{
     Arm, Begin, CallCaptures, CaptureTable, CaptureView, Count, ERRORS, Load, Piece, Until, When,
 };
@@ -142,6 +140,7 @@ impl Captures {
             arm,
             args,
             result,
+            hot: Some(hot),
             buffer: &mut *buffer,
             used: 0,
         }
@@ -184,19 +183,6 @@ pub fn paths() -> Option<impl Iterator<Item = &'static [u8]>> {
 pub fn unwanted_results() -> [u64; 2] {
     let head = table().and_then(|view| view.head());
     head.map_or([0; 2], |head| [head.unwanted.into(), head.least_ticks])
-}
-
-/// Copies bytes of one page, with signals blocked; gives how many. Where nobody else can change
-/// what is mapped the kernel says whether the page is there, an eighth of the price of its copying.
-fn read_in_page(at: u64, to: &mut [u8]) -> usize {
-    let here = &raw const at as u64;
-    let is_alone = state::process().sharing.load(Ordering::Relaxed) == SHARING_NONE;
-    if is_alone && (certain::holds(at, here) || sys::is_readable(at) == Some(true)) {
-        // SAFETY: the page can be read, and stays.
-        unsafe { live::copy_from(at, to) };
-        return to.len();
-    }
-    sys::read_into(at, to)
 }
 
 fn is_due(load: &Load, args: &[u64], result: Option<i64>) -> bool {
@@ -252,6 +238,8 @@ struct Reading<'a> {
     arm: Arm,
     args: &'a [u64],
     result: Option<i64>,
+    /// `None`: the kernel copies what is read.
+    hot: Option<&'a Hot>,
     buffer: &'a mut [u8],
     used: usize,
 }
@@ -311,7 +299,11 @@ impl Reading<'_> {
                     self.number(element_at + load.count as usize, load.count_from.into())
                 }
                 _ => {
-                    let word = sys::read_word(argument(self.args, load.count_from));
+                    let at = argument(self.args, load.count_from);
+                    let word = match self.hot {
+                        Some(hot) => reading::word(hot, at),
+                        None => sys::read_word(at),
+                    };
                     word.map_or(0, |word| word & 0xffff_ffff)
                 }
             };
@@ -363,7 +355,10 @@ impl Reading<'_> {
             let Some(place) = self.buffer.get_mut(to + bytes..to + bytes + step) else {
                 break;
             };
-            let got = read_in_page(at, place);
+            let got = match self.hot {
+                Some(hot) => reading::copy(hot, at, place),
+                None => sys::read_into(at, place),
+            };
             let Some(read) = self.buffer.get(to..to + bytes + got) else {
                 break;
             };
@@ -413,6 +408,7 @@ mod tests {
             arm,
             args: &args,
             result,
+            hot: None,
             buffer: &mut buffer,
             used: 0,
         }

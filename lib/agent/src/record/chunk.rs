@@ -517,12 +517,13 @@ fn take(hot: &Hot) -> bool {
 
 /// Maps the pages of the chunk that was taken, which lies at `at`, by few faults.
 fn touch(hot: &Hot, index: u32, at: u64) {
-    // A thread that has filled one chunk fills the next.
-    if hot.sequence.get() > 1 && !sandbox::is_sandboxed() && is_first_use(index) {
+    // A fault of reading maps all pages of the chunk that the host has made ready, one of writing
+    // a single one. A thread that has filled one chunk fills the next.
+    let is_ready = index < state::control().chunks_ready.load(Ordering::Relaxed);
+    let is_filled = !is_ready && hot.sequence.get() > 1 && !sandbox::is_sandboxed();
+    if is_filled && is_first_use(index) {
         sys::populate(at as usize, CHUNK_BYTES as usize);
     }
-    // A fault of reading maps all pages of the chunk that the host has made ready, one of writing
-    // a single one.
     // SAFETY: the chunk is this thread's.
     unsafe { (at as *const u64).read_volatile() };
 }

@@ -6,7 +6,7 @@
 //! not plain (pointers in memory, much of it) is left to the slow path. Changes nothing, so that it
 //! can be done again. Must not know where the pieces are written.
 
-use crate::memory::{certain, constants, live, sys};
+use crate::memory::{certain, live, reading};
 use crate::record::due::Due;
 use sptrace_wire::values::Piece;
 
@@ -110,7 +110,7 @@ unsafe fn readable(is_string: bool, address: u64, wanted: usize, is_calm: bool) 
         let step = in_page.min(wanted - bytes);
         // On the stack that is asked about.
         let here = &raw const in_page as u64;
-        if !certain::holds(at, here) && !(is_calm.then(|| is_readable(at))??) {
+        if !certain::holds(at, here) && !(is_calm.then(|| reading::is_readable(at))??) {
             break;
         }
         if is_string {
@@ -122,19 +122,6 @@ unsafe fn readable(is_string: bool, address: u64, wanted: usize, is_calm: bool) 
         bytes += step;
     }
     Some(bytes)
-}
-
-/// True if the page of `at` can be read. `None`: the kernel does not say.
-fn is_readable(at: u64) -> Option<bool> {
-    if certain::is_watched() && constants::holds(at) {
-        return Some(true);
-    }
-    let changes = constants::changes();
-    let is_readable = sys::is_readable(at)?;
-    if is_readable && certain::is_watched() {
-        constants::found(at, changes);
-    }
-    Some(is_readable)
 }
 
 /// Where the first zero is among so many bytes.
