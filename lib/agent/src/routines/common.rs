@@ -651,6 +651,7 @@ sptrace_common_offsets:
     rows = const HOT + core::mem::offset_of!(Hot, rows),
     acted = const HOT + core::mem::offset_of!(Hot, acted),
     passed = const rows::PASSED,
+    barriers = const HOT + core::mem::offset_of!(Hot, barriers),
     lost = const HOT + core::mem::offset_of!(Hot, lost),
     row_bits = const rows::ROW_BITS,
     row_shift = const rows::ROW_SHIFT,

@@ -5,8 +5,9 @@
 //! so it looks whether the innermost frame lies at the present stack pointer, and whether that is
 //! of the call before this place, which the slot says in the word in front of its call of RETURN
 //! ([`sptrace_wire::plan::SITE_RETURN`]). Where it is not, nothing has happened. Where frames lie
-//! below, which have ended unseen, the slow path tells of them. RETURN_IN_CALL does the same in the
-//! slot of the next call, whose return address has been pushed by then.
+//! below, which have ended unseen, the slow path tells of them; and it looks where a barrier may be
+//! the innermost one, of a handler that has ended. RETURN_IN_CALL does the same in the slot of the
+//! next call, whose return address has been pushed by then.
 
 /// For [`crate::routines::common`], whose macros it uses.
 macro_rules! returns {
@@ -37,6 +38,8 @@ sptrace_\name:
     ret
 91: MARK CHECKING, 32
     ja sptrace_slow_\number
+    cmp dword ptr gs:[{barriers}], 0
+    jne sptrace_slow_\number
 92: RESTORE CHECKING
     ret
 sptrace_void_\number:
