@@ -16,6 +16,7 @@ use sptrace_wire::plan::*;
 use crate::counts::Creators;
 use crate::ends::may_end_in;
 use crate::kept::{Keep, Kept};
+use crate::lanes::{lanes, uncalled};
 use crate::repeatable::repeatable;
 use crate::special;
 use crate::springboard::Springboards;
@@ -277,6 +278,9 @@ impl PlanBuilder<'_> {
                 };
             }
             self.sites.push(plan);
+        }
+        if self.keeps_returns && f.entry == self.object.entry {
+            self.links.extend(uncalled(self.object, self.analysis));
         }
         self.functions.push(PlanFunction {
             entry: self.offset(f.entry),
@@ -613,6 +617,7 @@ impl PlanBuilder<'_> {
             }
         };
         let [constants_start, constants_end] = self.constants(text_end);
+        let lanes = lanes(self.object);
         let mut at = HEADER_BYTES as u32;
         let mut place = |bytes: usize| {
             let here = at;
@@ -650,6 +655,8 @@ impl PlanBuilder<'_> {
             uses_gs: u32::from(self.leaves_out_gs),
             constants_start,
             constants_end,
+            lane_at: lanes.at,
+            lane_number: lanes.number,
             hash: 0,
         }
     }

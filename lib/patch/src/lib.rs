@@ -14,6 +14,7 @@ pub mod errno;
 pub mod gate;
 pub mod handlers;
 pub mod kept;
+mod lanes;
 pub mod movable;
 pub mod mute;
 pub mod repeatable;

@@ -19,6 +19,8 @@ pub enum ModuleAnswer {
         /// Calls through pointers into it are recorded with full addresses: the low halves do not
         /// tell it from another module.
         is_wide: bool,
+        /// It is the kernel's, and calls nothing of the program's.
+        is_kernels: bool,
     },
 }
 
@@ -47,6 +49,7 @@ const LEFT_ALONE: u64 = 2;
 const KIND: u64 = 0xff;
 const IS_WIDE: u64 = 1 << 8;
 const IS_LEFT: u64 = 1 << 9;
+const IS_KERNELS: u64 = 1 << 10;
 
 impl ModuleAnswer {
     /// Left alone, and nothing is known of what lies around the address.
@@ -55,6 +58,7 @@ impl ModuleAnswer {
         start: 0,
         end: 0,
         is_wide: false,
+        is_kernels: false,
     };
 
     /// As it stands in the slot.
@@ -75,12 +79,14 @@ impl ModuleAnswer {
                 start,
                 end,
                 is_wide,
+                is_kernels,
             } => {
                 let kind = match is_without_file {
                     true => WITHOUT_FILE,
                     false => LEFT_ALONE,
                 };
-                [kind | flag(is_wide, IS_WIDE), start, end, 0, 0, 0]
+                let flags = flag(is_wide, IS_WIDE) | flag(is_kernels, IS_KERNELS);
+                [kind | flags, start, end, 0, 0, 0]
             }
         }
     }
@@ -105,6 +111,7 @@ impl ModuleAnswer {
                 start: a,
                 end: b,
                 is_wide,
+                is_kernels: first & IS_KERNELS != 0,
             },
             _ => Self::NOTHING,
         }
@@ -136,6 +143,7 @@ mod tests {
             start: 1,
             end: u64::MAX,
             is_wide,
+            is_kernels: is_wide,
         };
         for answer in [
             ModuleAnswer::NOTHING,

@@ -134,6 +134,9 @@ pub const LEFT_OUT: u32 = 19;
 /// the record of one in order. It has no payload.
 pub const PLACED: u32 = 20;
 
+/// Payload: the number of a lane, which begins here; the one that the stream was before has ended.
+pub const LANE: u32 = 21;
+
 /// So far below the stack pointer at a call is what [`PLACED`], [`AT_STACK`] and [`SYSTEM_CALL`]
 /// say of it: where it stands in the slot of a call in order when that writes its record.
 pub const PLACE_BELOW_BYTES: u64 = 16;

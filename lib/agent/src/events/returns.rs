@@ -4,6 +4,7 @@
 //! ([`crate::routines::returns`]); reaches the callee, and records the call or its end. Must not
 //! know of payloads and values: such calls have none.
 
+use crate::memory::counters;
 use crate::memory::frame::Frame;
 use crate::memory::thread::Hot;
 use crate::plans::ready::Reach;
@@ -26,7 +27,7 @@ pub fn event(hot: &Hot, f: &Frame, routine: i32) {
 
 /// A direct call, whose callee may not be instrumented yet.
 fn first(hot: &Hot, f: &Frame) {
-    propagate::first(hot, f.id, common::KEPT);
+    propagate::first(hot, f.id, counters::routine_of(common::KEPT));
     settle::enter(hot, f.above_at() + 8, f.id, None, false);
 }
 

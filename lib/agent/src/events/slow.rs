@@ -18,7 +18,7 @@ use crate::memory::thread::Hot;
 use crate::memory::{counters, state};
 use crate::plans::ready::Reach;
 use crate::plans::{modules, slot};
-use crate::reach::{levels, propagate, thread};
+use crate::reach::{lanes, levels, propagate, thread};
 use crate::record::{chunk, originals, settle};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
@@ -93,6 +93,7 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         }
         return normal;
     };
+    let (hot, is_other_lane) = lane(hot, above);
     let last = come(hot, routine, (above, mask));
     match routine {
         common::ENTRY | common::ENTRY_PLACED => settle::enter(hot, above, f.id, None, false),
@@ -119,7 +120,7 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
                 return give(f, result, back, RET_8);
             }
         }
-        common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, above),
+        common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, (above, is_other_lane)),
         common::COUNT_FIRST => counted::first(hot, f.id),
         common::COUNT_INDIRECT => counted::through_pointer(hot, f),
         common::ACTS_FIRST => in_slot::first(hot, f, vectors),
@@ -140,6 +141,13 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         _ => {}
     }
     normal
+}
+
+/// The block of what a thread runs that has come here, and whether it had another before.
+#[inline]
+fn lane(before: &'static Hot, above: u64) -> (&'static Hot, bool) {
+    let hot = lanes::come(before, above);
+    (hot, !core::ptr::eq(before, hot))
 }
 
 /// A thread has come here: what the host wished of it meanwhile is done. Gives what was recorded
@@ -213,7 +221,20 @@ fn leave(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
     }
 }
 
-fn tail_indirect(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
+/// A thread changes to another lane by this jump: to where that was, or to the function that it
+/// begins with, which nobody calls.
+fn lane_goes_on(hot: &Hot, f: &Frame, rsp: u64) {
+    let target = f.above[0];
+    if propagate::is_entry(target) {
+        propagate::reach(hot, target);
+        settle::enter_unseen(hot, rsp, target);
+    }
+}
+
+fn tail_indirect(hot: &Hot, f: &Frame, vectors: &Vectors, (above, is_other_lane): (u64, bool)) {
+    if is_other_lane {
+        return lane_goes_on(hot, f, above + 16);
+    }
     let target = f.above[0];
     if modules::is_resolver_site(f.id) && shadow::call(hot).rsp() != above + 16 {
         // The lazy resolver working for code that is not traced.

@@ -51,6 +51,8 @@ pub struct Module {
     /// Fork children do not inherit what was mapped for it, for nothing leads there: see
     /// [`crate::plans::modules::share`].
     pub is_private: Flag,
+    /// It is the kernel's, and calls nothing of the program's.
+    pub is_kernels: Flag,
     /// Bytes of the area that have been written.
     pub area_used: Word,
     /// Wirings of the area that this process knows of; a fork child compares them with the area's
@@ -112,6 +114,7 @@ impl Module {
             joined: Flag::new(false),
             is_left: Flag::new(false),
             is_private: Flag::new(false),
+            is_kernels: Flag::new(false),
             area_used: Word::new(0),
             wirings: Word::new(0),
         }
@@ -239,6 +242,7 @@ impl Module {
             (&self.joined, &other.joined),
             (&self.is_left, &other.is_left),
             (&self.is_private, &other.is_private),
+            (&self.is_kernels, &other.is_kernels),
         ];
         for (to, from) in flags {
             to.set(from.get());

@@ -142,6 +142,7 @@ fn left_alone(range: Range<u64>, is_without_file: bool) -> ModuleAnswer {
         start: range.start,
         end: range.end,
         is_wide: false,
+        is_kernels: false,
     }
 }
 
@@ -155,7 +156,11 @@ fn module(shared: &Shared, maps: &[Mapping], pid: u32, address: u64) -> ModuleAn
         refused()
     };
     if m.path == "[vdso]" {
-        return leave_out("no file");
+        let mut answer = leave_out("no file");
+        if let ModuleAnswer::LeftAlone { is_kernels, .. } = &mut answer {
+            *is_kernels = true;
+        }
+        return answer;
     }
     if m.file.1 == 0 || m.is_shared || m.access[1] || !m.access[2] {
         return left_alone(m.start..m.end, true);
