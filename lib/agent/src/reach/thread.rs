@@ -17,6 +17,9 @@ use sptrace_wire::control::*;
 use sptrace_wire::levels::SWITCHES_OFFSET;
 use sptrace_wire::record;
 
+/// Streams that are not given to lanes.
+const FOR_THREADS: usize = 512;
+
 /// The block that gs points at, if it does.
 pub(super) fn of_gs() -> Option<&'static Hot> {
     // SAFETY: gs holds zero or one of our blocks (programs that use gs are not entered).
@@ -288,7 +291,8 @@ fn say_lane(stream: u32, first: Option<u64>) {
 pub(super) fn block_of_lanes(first: u64) -> Option<&'static Hot> {
     let p = state::process();
     let pid = p.pid.get();
-    if !lock::lock(sys::tid()) {
+    let streams = state::control().streams_used.load(Ordering::Relaxed) as usize;
+    if streams + FOR_THREADS > STREAMS || !lock::lock(sys::tid()) {
         return None;
     }
     let parent = Parent {
