@@ -57,6 +57,7 @@ all() {
         part "truth.$turn" python3 tests/truth.py --programs "$programs"
         part "truth.order.$turn" python3 tests/truth.py --programs "$programs" --option=--stamps --option=none --only 'order *'
         part "truth.auto.$turn" python3 tests/truth.py --programs "$programs" --option=--stamps --option=auto --only 'order *' --only 'counts *'
+        part "goroutines.$turn" python3 tests/goroutines.py
         part "servers.$turn" python3 tests/servers.py
         part "servers.kill.$turn" python3 tests/servers.py --kill
         part "attach.$turn" python3 tests/attach.py --full --seed "$turn" --programs "$programs"

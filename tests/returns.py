@@ -202,6 +202,44 @@ int main(int argc, char **argv)
     return printf("%ld\n", sum) < 0;
 }
 """
+# A handler on a stack that lies above that of the thread.
+STRUCK = r"""
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#define HERE __attribute__((noinline, noclone))
+#define STOP __asm__ volatile("" ::: "memory")
+static volatile int hits;
+HERE int inner(int n) { STOP; return n + 1; }
+HERE static void noted(void) { hits = inner(hits); }
+static void on_signal(int s) { (void)s; noted(); STOP; }
+HERE int struck(int n) { raise(SIGUSR1); STOP; return n + 1; }
+HERE int outer(int n) { int r = struck(n); STOP; return r + inner(n); }
+static char *low;
+static void *thread(void *of)
+{
+    stack_t stack = {.ss_sp = low, .ss_size = 1 << 16};
+    long r = 0;
+    sigaltstack(&stack, 0);
+    for (int i = 0; i < *(int *)of; i++) r += outer(i);
+    return (void *)r;
+}
+int main(int argc, char **argv)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+    int n = atoi(argv[argc - 1]);
+    pthread_t t;
+    void *r;
+    /* Memory is given from above: the handler's stack lies above the thread's. */
+    low = mmap(0, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    sigaction(SIGUSR1, &action, 0);
+    pthread_create(&t, 0, thread, &n);
+    pthread_join(t, &r);
+    return printf("%ld %d\n", (long)r, hits) < 0;
+}
+"""
 # The same functions run unseen in two threads while a root calls them for the first time in a third.
 BESIDE = UNSEEN[:UNSEEN.index("static void on_alarm")].replace("#include <signal.h>", "#include <pthread.h>").replace("#include <sys/time.h>", "#include <unistd.h>") + r"""
 static volatile long sums[2];
@@ -448,6 +486,18 @@ def a_library_that_is_opened_again_at_its_place_is_patched_again(bench):
     _, trace = bench.record("again", POINTS, [loader, library])
     counts = {function: calls for (module, function), calls in bench.counts(trace).items() if module == "libagain.so"}
     same("calls", (50, 100, 200), tuple(counts.get(name) for name in ("entry", "outer", "inner")))
+
+
+@case
+def a_handler_on_another_stack_hides_no_ends(bench):
+    """What it had interrupted seemed never to end, and what came next to lie inside of it."""
+    program = f"{bench.folder}/struck"
+    with open(f"{program}.c", "w") as f: f.write(STRUCK)
+    subprocess.run(["gcc", "-O1", "-o", program, f"{program}.c", "-lpthread"], check=True)
+    _, trace = bench.record("struck.data", POINTS, [program, "100"])
+    rows = csv.reader(io.StringIO(bench.report(trace, "functions", "--columns", "calls,untimed,function", "--format", "csv")))
+    found = {function: (calls, untimed) for calls, untimed, function in rows}
+    for name, calls in (("thread", "1"), ("outer", "100"), ("struck", "100"), ("inner", "200")): same(f"{name}: calls, and those without an end", (calls, "0"), found.get(name))
 
 
 @case

@@ -20,6 +20,7 @@ pub mod mapped;
 pub mod pointers;
 pub mod reading;
 pub mod rows;
+pub mod running;
 pub mod sandbox;
 pub mod state;
 pub mod stopped;

@@ -422,6 +422,11 @@ fn find_no_return(discovery: &Discovery, classes: &Classes, edges: &[RealEdge]) 
             may_return[index] = false;
         }
     }
+    for svma in &discovery.switches {
+        if let Some(index) = discovery.region_starting_at(*svma) {
+            may_return[index] = true;
+        }
+    }
     sources.sort_unstable();
     sources.dedup();
     let mut open: Vec<u32> = (0..regions.len() as u32)

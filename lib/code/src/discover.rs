@@ -12,7 +12,7 @@ use sptrace_image::{Object, ObjectKind, SymbolKind};
 
 use crate::bits::{CodeBits, CodeMap};
 use crate::follow::{Context, Edge, Found, IndirectJump, PendingTable, follow};
-use crate::noreturn::{is_noreturn_definition, is_noreturn_import};
+use crate::noreturn::{is_noreturn_definition, is_noreturn_import, is_switch};
 use crate::parallel::map_chunks;
 use crate::regions::{
     Region, Seen, add_regions, is_function_code, region_at, region_starting_at, stated_regions,
@@ -45,6 +45,8 @@ pub(crate) struct Discovery {
     pub tables: Vec<JumpTable>,
     /// Functions named as never returning, sorted.
     pub noreturn: Vec<u64>,
+    /// Entries whose callers go on though nothing shows that: see [`is_switch`].
+    pub switches: Vec<u64>,
     /// Nothing was left open.
     pub is_complete: bool,
     sweep: Sweep,
@@ -62,6 +64,7 @@ pub(crate) fn discover(object: &Object<'_>) -> Discovery {
         indirect_jumps: Vec::new(),
         tables: Vec::new(),
         noreturn: noreturn_entries(object),
+        switches: switches(object),
         is_complete: false,
         sweep: Sweep::new(&map),
     };
@@ -450,6 +453,15 @@ fn noreturn_entries(object: &Object<'_>) -> Vec<u64> {
     let mut all: Vec<u64> = definitions.chain(stubs).collect();
     sort_unique(&mut all);
     all
+}
+
+fn switches(object: &Object<'_>) -> Vec<u64> {
+    let of_go = |svma: &Svma| object.go_code.contains(svma);
+    let all = object.symbols.iter().filter(|s| is_switch(s.name));
+    all.map(|s| s.svma)
+        .filter(of_go)
+        .map(|svma| svma.0)
+        .collect()
 }
 
 pub(crate) fn sort_unique<T: Ord>(list: &mut Vec<T>) {

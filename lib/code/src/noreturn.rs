@@ -62,6 +62,19 @@ pub(crate) fn is_noreturn_import(name: &str) -> bool {
     NAMES.binary_search(&name).is_ok() || is_throw_helper(name) || is_rust_panic(name)
 }
 
+/// Functions of Go's runtime that leave a goroutine, whose callers go on when it does: by a jump to
+/// what its block says (Go's source, `runtime/asm_amd64.s`).
+const SWITCHES: [&str; 3] = [
+    "runtime.mcall",
+    "runtime.morestack",
+    "runtime.morestack_noctxt",
+];
+
+/// True for the name of one of these, in either convention of calls.
+pub(crate) fn is_switch(name: &str) -> bool {
+    SWITCHES.contains(&name.strip_suffix(".abi0").unwrap_or(name))
+}
+
 /// The same for a function that the image itself defines.
 pub(crate) fn is_noreturn_definition(name: &str) -> bool {
     !ONLY_IMPORTED.contains(&name) && is_noreturn_import(name)

@@ -460,6 +460,10 @@ impl<S: Sink> Decoder<'_, S> {
                     self.sink.inherited(tsc, Inherited::of(frame), callee);
                 }
             },
+            wire::LANE => {
+                self.cursor.inherited = None;
+                self.sink.lane(tsc, payload);
+            }
             _ => self.torn.nonsense += 1,
         }
         true

@@ -144,8 +144,10 @@ impl Numbers {
         let control = arena.control();
         let used = control.streams_used.load(Ordering::Acquire) as usize;
         let streams = (0..used.min(STREAMS)).map(|i| arena.stream(i));
-        let is_first =
-            |s: &&Stream| s.tid == s.pid && s.state.load(Ordering::Acquire) == STREAM_LIVE;
+        let is_first = |s: &&Stream| {
+            let is_live = s.state.load(Ordering::Acquire) == STREAM_LIVE;
+            s.tid == s.pid && is_live && s.first_lane().is_none()
+        };
         let is_recording = || {
             !self.is_letting_go.load(Ordering::Acquire)
                 && control.host_state.load(Ordering::Acquire) == HOST_RECORDING

@@ -13,7 +13,7 @@ use sptrace_trace::{
 use sptrace_wire::control::{Control, hole};
 
 /// Reasons for holes, by number.
-const HOLES: [(usize, &str); 24] = [
+const HOLES: [(usize, &str); 25] = [
     (hole::JIT, "calls into code that belongs to no file"),
     (hole::NO_PLAN, "modules left out"),
     (hole::UNKNOWN_ENTRY, "callees unknown to the analysis"),
@@ -76,6 +76,10 @@ const HOLES: [(usize, &str); 24] = [
     (
         hole::NO_CELL,
         "calls of a kind that was not counted, for want of room",
+    ),
+    (
+        hole::LANES,
+        "changes to a goroutine that were told as the thread's",
     ),
 ];
 

@@ -11,6 +11,7 @@ mod debug_sections;
 mod dynamic;
 mod error;
 mod go_table;
+mod go_version;
 mod headers;
 mod lsda;
 mod object;

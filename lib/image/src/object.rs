@@ -15,6 +15,7 @@ use crate::debug_links::link_in;
 use crate::dynamic::{DynamicInfo, read_dynamic};
 use crate::error::ImageError;
 use crate::go_table::read_go_table;
+use crate::go_version::read_go_version;
 use crate::headers::{ObjectKind, read_header, read_program_headers};
 use crate::plt::{PltStub, find_stubs};
 use crate::relocations::{CodePointer, read_relocations};
@@ -63,6 +64,8 @@ pub struct Object<'data> {
     pub keeps_stack_maps: bool,
     /// Code that Go's compiler has made, which keeps no data below the stack pointer; empty: none.
     pub go_code: Range<Svma>,
+    /// The release of Go 1 that has made it, if it states one.
+    pub go_minor: Option<u32>,
 }
 
 impl<'data> Object<'data> {
@@ -118,6 +121,7 @@ impl<'data> Object<'data> {
             unwind,
             keeps_stack_maps,
             go_code: go.code,
+            go_minor: read_go_version(&sections),
             code_ranges,
         })
     }

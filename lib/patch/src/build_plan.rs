@@ -16,6 +16,7 @@ use sptrace_wire::plan::*;
 use crate::counts::Creators;
 use crate::ends::may_end_in;
 use crate::kept::{Keep, Kept};
+use crate::lanes::{lanes, uncalled};
 use crate::leaf::calls_nothing;
 use crate::repeatable::repeatable;
 use crate::special;
@@ -279,6 +280,9 @@ impl PlanBuilder<'_> {
             }
             self.sites.push(plan);
         }
+        if self.keeps_returns && f.entry == self.object.entry {
+            self.links.extend(uncalled(self.object, self.analysis));
+        }
         self.functions.push(PlanFunction {
             entry: self.offset(f.entry),
             first_site,
@@ -384,10 +388,7 @@ impl PlanBuilder<'_> {
             flags |= FN_USES_GS;
         }
         if f.flags.contains(FunctionFlags::UNRESOLVED_JUMPS) {
-            flags |= FN_UNRESOLVED;
-            if calls_nothing(self.object, f) {
-                flags |= FN_CALLS_NOTHING;
-            }
+            flags |= FN_UNRESOLVED | calls_nothing(self.object, f);
         }
         if self.kept.in_function(f) != Keep::Nothing {
             flags |= FN_RUNTIME;
@@ -617,6 +618,7 @@ impl PlanBuilder<'_> {
             }
         };
         let [constants_start, constants_end] = self.constants(text_end);
+        let lanes = lanes(self.object);
         let mut at = HEADER_BYTES as u32;
         let mut place = |bytes: usize| {
             let here = at;
@@ -654,6 +656,8 @@ impl PlanBuilder<'_> {
             uses_gs: u32::from(self.leaves_out_gs),
             constants_start,
             constants_end,
+            lane_at: lanes.at,
+            lane_number: lanes.number,
             hash: 0,
         }
     }

@@ -7,9 +7,10 @@
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use sptrace_code::Function;
 use sptrace_image::Object;
+use sptrace_wire::plan::FN_CALLS_NOTHING;
 
-/// True if no instruction of it is a call, nor a jump to another function.
-pub fn calls_nothing(object: &Object<'_>, f: &Function) -> bool {
+/// [`FN_CALLS_NOTHING`] if no instruction of it is a call, nor a jump to another function.
+pub fn calls_nothing(object: &Object<'_>, f: &Function) -> u16 {
     let bytes = f.end.0.checked_sub(f.entry.0).map(|bytes| bytes as usize);
     let code = object.code_from(f.entry);
     let code = code.zip(bytes).and_then(|(code, bytes)| code.get(..bytes));
@@ -21,5 +22,10 @@ pub fn calls_nothing(object: &Object<'_>, f: &Function) -> bool {
         _ => false,
     };
     let decoder = |code| Decoder::with_ip(64, code, f.entry.0, DecoderOptions::NONE);
-    f.site_count == 0 && code.is_some_and(|code| decoder(code).iter().all(|i| stays(&i)))
+    match code {
+        Some(code) if f.site_count == 0 && decoder(code).iter().all(|i| stays(&i)) => {
+            FN_CALLS_NOTHING
+        }
+        _ => 0,
+    }
 }

@@ -14,6 +14,7 @@ pub mod errno;
 pub mod gate;
 pub mod handlers;
 pub mod kept;
+mod lanes;
 mod leaf;
 pub mod movable;
 pub mod mute;

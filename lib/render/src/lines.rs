@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use sptrace_trace::{Clock, ExitStatus, Header, Names, call_words};
+use sptrace_trace::{Clock, ExitStatus, Header, Names, Tid, call_words};
 use sptrace_types::calls::descriptors::DescriptorSet;
 use sptrace_types::calls::{self, Selection};
 use sptrace_types::decode::call::{Line, Made, Options};
@@ -259,7 +259,7 @@ impl<'a, W: Write> Lines<'a, W> {
     fn prefix(&mut self, tsc: u64, tid: u32) -> String {
         let mut prefix = String::new();
         if self.options.thread == ThreadColumn::Always {
-            prefix = format!("{tid:<5} ");
+            prefix = format!("{:<5} ", Tid(tid));
         }
         if self.options.is_relative {
             let since = self.last_tsc.map_or(0, |last| tsc.saturating_sub(last));

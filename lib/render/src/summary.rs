@@ -8,8 +8,8 @@ use crate::notes::early_end_text;
 use crate::style::Style;
 use crate::units::{Count, Duration, clean, date_text, size_text};
 use sptrace_trace::{
-    Clock, Dropped, Ending, FunctionStats, Header, Names, Note, Section, Stats, StreamTotals,
-    Summary, SummaryRow, Survey,
+    Clock, Dropped, Ending, FunctionStats, Header, Names, Note, Section, Stats, StreamInfo,
+    StreamTotals, Summary, SummaryRow, Survey, lane_of,
 };
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -86,12 +86,25 @@ fn write_when(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// How many threads there were, and goroutines.
+fn threads(infos: &[StreamInfo]) -> String {
+    let all: BTreeSet<(u32, u32)> = infos.iter().map(|info| (info.pid, info.tid)).collect();
+    let lanes = all
+        .iter()
+        .filter(|(_, tid)| lane_of(*tid).is_some())
+        .count();
+    let threads = Count((all.len() - lanes) as u64);
+    match lanes {
+        0 => format!("threads {threads}"),
+        lanes => format!("threads {threads}, goroutines {}", Count(lanes as u64)),
+    }
+}
+
 fn write_how_much(out: &mut impl Write, view: &SummaryView<'_>) -> io::Result<()> {
     let infos = &view.survey.dictionary.streams;
     let processes: BTreeSet<u32> = infos.iter().map(|info| info.pid).collect();
-    let threads: BTreeSet<(u32, u32)> = infos.iter().map(|info| (info.pid, info.tid)).collect();
-    let (processes, threads) = (Count(processes.len() as u64), Count(threads.len() as u64));
-    writeln!(out, "processes  {processes}, threads {threads}")?;
+    let processes = Count(processes.len() as u64);
+    writeln!(out, "processes  {processes}, {}", threads(infos))?;
     let streams = view.stats.streams();
     let events: u64 = streams.iter().map(|(_, totals)| totals.events).sum();
     let calls: u64 = streams.iter().map(|(_, totals)| totals.calls).sum();

@@ -18,6 +18,7 @@ pub mod graph;
 pub mod graph_names;
 mod histogram;
 pub mod index;
+mod lane;
 mod mirror;
 mod model;
 pub mod names;
@@ -41,6 +42,7 @@ pub use globs::{check as check_pattern, glob_matches, is_pattern};
 pub use graph::{Edge, Graph, Pair};
 pub use graph_names::{GraphNames, Linkage};
 pub use histogram::Histogram;
+pub use lane::{Tid, lane_name, lane_of, lane_tid, parse_tid};
 pub use mirror::Begun;
 pub use model::{
     Clock, Entry, Event, ExitStatus, Function, FunctionId, Header, Module, ModuleId, SYSTEM_CALLS,

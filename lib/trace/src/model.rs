@@ -88,7 +88,7 @@ pub struct Function {
 pub struct StreamInfo {
     /// Process.
     pub pid: u32,
-    /// Thread.
+    /// Thread; of a lane, see [`crate::lane_tid`].
     pub tid: u32,
     /// Parent process.
     pub ppid: u32,

@@ -310,6 +310,8 @@ pub mod hole {
     pub const RAISED: usize = 28;
     /// Calls to which not all was done that a payload wanted.
     pub const NOT_CHANGED: usize = 29;
+    /// Changes to a lane that could not be followed: its calls are told as the thread's.
+    pub const LANES: usize = 30;
 }
 
 /// One thread of one process: the owner of a sequence of chunks.
@@ -340,11 +342,24 @@ pub struct Stream {
     /// Agent: number of the process that the stream was forked in.
     pub parent_process: u32,
     /// Agent, where [`Control::mixed`]: the page of the thread's block that has
-    /// [`block::LIMIT_IN_PAGE`], counted from [`crate::OWN_AVMA`]; 0: none yet.
+    /// [`block::LIMIT_IN_PAGE`], counted from [`crate::OWN_AVMA`]; 0: none yet. [`LANE_PAGE`]: the
+    /// stream is of lanes, one after the other, and not of a thread.
     pub hot_page: AtomicU32,
     /// Host: [`LOOK_BEGUN`] before it makes that word zero, the TSC afterwards; agent: 0 when it
-    /// has given the word its value again.
+    /// has given the word its value again. Of lanes: the number of the first one.
     pub looked: AtomicU64,
+}
+
+/// [`Stream::hot_page`] of a stream of lanes, which there are only where nobody is bidden to look.
+pub const LANE_PAGE: u32 = u32::MAX;
+
+impl Stream {
+    /// The number of the first lane, if this is a stream of lanes: it ends with the process, and
+    /// [`crate::record::LANE`] says where another begins. Its `tid` is the process's first.
+    pub fn first_lane(&self) -> Option<u64> {
+        let is_of_lanes = self.hot_page.load(Ordering::Acquire) == LANE_PAGE;
+        is_of_lanes.then(|| self.looked.load(Ordering::Acquire))
+    }
 }
 
 /// [`Stream::looked`]: it may be zero by now.

@@ -135,7 +135,9 @@ pub const LEFT_OUT: u32 = 19;
 pub const PLACED: u32 = 20;
 
 /// The innermost frame is known to have ended, as [`CLOSED`] says it of one. It has no payload.
-pub const ENDED: u32 = 21;
+pub const ENDED: u32 = 22;
+/// Payload: the number of a lane, which begins here; the one that the stream was before has ended.
+pub const LANE: u32 = 21;
 
 /// So far below the stack pointer at a call is what [`PLACED`], [`AT_STACK`] and [`SYSTEM_CALL`]
 /// say of it: where it stands in the slot of a call in order when that writes its record.

@@ -153,8 +153,8 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FROM..TO", value_parser = wanted::parse_range, conflicts_with_all = ["from", "to"])]
     range: Option<wanted::Range>,
 
-    /// Show only this thread; may be repeated
-    #[arg(long, value_name = "TID")]
+    /// Show only this thread, or goroutine (g17); may be repeated
+    #[arg(long, value_name = "TID", value_parser = sptrace_trace::parse_tid)]
     tid: Vec<u32>,
 
     /// Order of `functions`

@@ -18,7 +18,7 @@ use crate::memory::thread::Hot;
 use crate::memory::{counters, state};
 use crate::plans::ready::Reach;
 use crate::plans::{modules, slot};
-use crate::reach::{levels, propagate, thread};
+use crate::reach::{lanes, levels, propagate, thread};
 use crate::record::{chunk, originals, settle};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
@@ -93,6 +93,7 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         }
         return normal;
     };
+    let (hot, is_other_lane) = lane(hot, above);
     let last = come(hot, routine, (above, mask));
     match routine {
         common::ENTRY | common::ENTRY_PLACED => settle::enter(hot, above, f.id, None, false),
@@ -108,7 +109,7 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         common::INDIRECT | common::INDIRECT_PLACED => return indirect(hot, f, vectors, above),
         common::TAIL => settle::tail(hot, above + 8, f.id, None),
         common::TAIL_FIRST => return tail_first(hot, f, vectors, above + 8),
-        common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, above),
+        common::TAIL_INDIRECT => tail_indirect(hot, f, vectors, (above, is_other_lane)),
         common::COUNT_FIRST => counted::first(hot, f.id),
         common::COUNT_INDIRECT => counted::through_pointer(hot, f),
         common::ACTS_FIRST => in_slot::first(hot, f, vectors),
@@ -129,6 +130,13 @@ fn dispatch(f: &mut Frame, mask: u64, vectors: &Vectors) -> u64 {
         _ => {}
     }
     normal
+}
+
+/// The block of what a thread runs that has come here, and whether it had another before.
+#[inline]
+fn lane(before: &'static Hot, above: u64) -> (&'static Hot, bool) {
+    let hot = lanes::come(before, above);
+    (hot, !core::ptr::eq(before, hot))
 }
 
 /// A thread has come here: what the host wished of it meanwhile is done. Gives what was recorded
@@ -176,7 +184,7 @@ fn direct(hot: &Hot, f: &mut Frame, vectors: &Vectors, (rsp, way): (u64, Way)) -
     let then = match way {
         Way::Open => common::ENTRY_ONLY,
         Way::Replaced => counters::entry_routine(),
-        Way::Kept => common::KEPT,
+        Way::Kept => counters::routine_of(common::KEPT),
     };
     let is_open = way == Way::Open;
     propagate::first(hot, f.id, then);
@@ -232,7 +240,20 @@ fn tail_first(hot: &Hot, f: &mut Frame, vectors: &Vectors, rsp: u64) -> u64 {
     RET
 }
 
-fn tail_indirect(hot: &Hot, f: &Frame, vectors: &Vectors, above: u64) {
+/// A thread changes to another lane by this jump: to where that was, or to the function that it
+/// begins with, which nobody calls.
+fn lane_goes_on(hot: &Hot, f: &Frame, rsp: u64) {
+    let target = f.above[0];
+    if propagate::is_entry(target) {
+        propagate::reach(hot, target);
+        settle::enter_unseen(hot, rsp, target);
+    }
+}
+
+fn tail_indirect(hot: &Hot, f: &Frame, vectors: &Vectors, (above, is_other_lane): (u64, bool)) {
+    if is_other_lane {
+        return lane_goes_on(hot, f, above + 16);
+    }
     let target = f.above[0];
     if modules::is_resolver_site(f.id) && shadow::call(hot).rsp() != above + 16 {
         // The lazy resolver working for code that is not traced.

@@ -53,8 +53,17 @@ pub fn entry_routine() -> i32 {
 pub fn routine_of(wanted: i32) -> i32 {
     match wanted {
         common::INDIRECT if says_places() => common::INDIRECT_PLACED,
+        common::KEPT if has_lanes() => common::KEPT_IN_LANE,
+        common::KEPT_INDIRECT if has_lanes() => common::KEPT_INDIRECT_IN_LANE,
+        common::RETURN if has_lanes() => common::RETURN_IN_LANE,
+        common::RETURN_IN_CALL if has_lanes() => common::RETURN_IN_CALL_IN_LANE,
         other => other,
     }
+}
+
+/// True if threads run lanes.
+pub fn has_lanes() -> bool {
+    state::process().lane_number.get() != 0
 }
 
 /// True if calls keep their return addresses, and their ends are seen where they return to.

@@ -110,9 +110,24 @@ pub struct Process {
     pub padding: Link<Paddings>,
     /// How many bytes are kept there.
     pub padding_count: Half,
+    /// The program's code runs on stacks that have some hundred bytes left at times: nothing of the
+    /// agent may run there.
+    pub small_stacks: Flag,
+    /// Where the runtime keeps which lane a thread runs, from the fs base on, and where in that its
+    /// number is; 0: threads have no lanes. See [`crate::memory::running`].
+    pub lane_at: Word,
+    /// See there.
+    pub lane_number: Word,
+    /// The blocks of lanes; none: there are none yet.
+    pub lanes: Link<Lanes>,
     /// To which payloads add, for all threads: a fork child goes on with its parent's.
     pub counters: Words<{ sptrace_wire::control::PAYLOAD_COUNTERS }>,
 }
+
+/// Lanes that a process may have at a time, a power of two; half of these places stay empty.
+pub const LANES: usize = 1 << 14;
+/// Of each lane its block, and where the runtime keeps it.
+pub type Lanes = [Words<2>; LANES];
 
 /// What is counted in the cells of a process.
 pub type Edges = [Word; sptrace_wire::counts::CELLS as usize];
@@ -177,6 +192,10 @@ pub(crate) static PROCESS: Process = Process {
     pc_count: Half::new(0),
     padding: Link::none(),
     padding_count: Half::new(0),
+    small_stacks: Flag::new(false),
+    lane_at: Word::new(0),
+    lane_number: Word::new(0),
+    lanes: Link::none(),
     counters: Words::zero(),
 };
 

@@ -7,7 +7,7 @@
 use crate::memory::sys;
 use crate::memory::word::{Bound, Flag, Half, Link, Word, Words};
 use core::mem::offset_of;
-use core::sync::atomic::{Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use sptrace_wire::control::block;
 use sptrace_wire::record::{FRAME_OPEN, FRAME_VALUES};
 use sptrace_wire::values::PIECES_BYTES;
@@ -17,7 +17,7 @@ pub const HOT: usize = 0x1000;
 /// Offset of the shadow stack in a thread block.
 pub const SHADOW: usize = 0x2000;
 /// Where a muted thread writes, in the rest of the hot page: these words are never read.
-pub const TRASH: usize = 0x380;
+pub const TRASH: usize = 0x400;
 /// Where that ends.
 pub const TRASH_END: usize = 0x1000;
 /// Bytes of a shadow frame: call-site rsp, id address, callee.
@@ -206,6 +206,22 @@ pub struct Hot {
     pub root_back: Word,
     /// The program's stack pointer, about, when it came to the slow path last.
     pub came_from: Word,
+    /// Where threads run lanes: the lowest address of the stack that this block is known to be of.
+    pub lane_low: Word,
+    /// And how many bytes behind it are: at all other places, another block may be meant.
+    pub lane_bytes: Word,
+    /// Where the runtime keeps the lane of this block; 0: it is a thread's.
+    pub lane: Word,
+    /// The lane's number.
+    pub lane_id: Word,
+    /// Where the lane's stack ended at its last event.
+    pub lane_high: Word,
+    /// The thread that has it; 0: none.
+    pub lane_owner: AtomicU32,
+    /// The block of that thread.
+    pub home: Link<Hot>,
+    /// Of a thread's block: the lane that it has run last.
+    pub last_lane: Link<Hot>,
 }
 
 // The assembler's numbers for these: see `common`.

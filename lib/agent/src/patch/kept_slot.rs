@@ -4,6 +4,7 @@
 //! Given a row of a plan; writes its slot into the patch area, as `lib/wire/src/plan/site.rs` has
 //! it. Must not know when.
 
+use crate::memory::counters;
 use crate::memory::table::Module;
 use crate::plans::{modules, ready};
 use crate::routines::image;
@@ -30,7 +31,7 @@ pub fn call(m: &Module, s: &PlanSite) -> bool {
         &branch(
             CALL,
             slot,
-            m.area_start() + u64::from(image::offset(routine)),
+            m.area_start() + u64::from(image::offset(counters::routine_of(routine))),
         ),
         &branch(JUMP, slot + u64::from(KEPT_ID), callee),
         &[mark_of(s, slot)],
@@ -67,7 +68,7 @@ pub fn return_point(m: &Module, s: &PlanSite) -> bool {
     }
     m.area_used.raise(end);
     let slot = m.area_start() + u64::from(s.slot);
-    let routine = m.area_start() + u64::from(image::offset(common::RETURN));
+    let routine = m.area_start() + u64::from(image::offset(counters::routine_of(common::RETURN)));
     let back = m.base.get() + u64::from(s.start) + u64::from(s.span);
     let jump_at = slot + u64::from(RETURN_ID) + u64::from(s.span);
     let mut code = [0xcc; RETURN_ID as usize + COVERED_BYTES + JUMP_BYTES];

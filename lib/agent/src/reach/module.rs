@@ -4,8 +4,10 @@
 //! Given an address that belongs to no known module; gives the module, or the fact that it is left
 //! alone. Must not know what led there.
 
+use crate::memory::counters;
 use crate::memory::mapped::{self, Fresh};
 use crate::memory::rows::Rows;
+use crate::memory::running;
 use crate::memory::state;
 use crate::memory::state::Originals;
 use crate::memory::table::{MODULES, Mapped, Module};
@@ -151,16 +153,7 @@ fn take_in(answer: &PlannedModule) -> Asked {
     new.joined.set(answer.is_left);
     new.is_left.set(answer.is_left && is_preparing);
     take_up(&new, answer.is_left, key);
-    if header.uses_gs != 0 {
-        state::process().gs_wanted.set(true);
-    }
-    if header.values_bytes > 0 {
-        let p = state::process();
-        p.has_values.set(true);
-        if p.rows.get().is_none() {
-            p.rows.set(mapped::make::<Rows>());
-        }
-    }
+    heed(header);
     let Some(m) = make_known(&new) else {
         return Asked::Nothing;
     };
@@ -172,6 +165,26 @@ fn take_in(answer: &PlannedModule) -> Asked {
         return_points::patch_calls_of_roots(m);
     }
     Asked::Module(m, answer.unwinder)
+}
+
+/// What a plan says of the process as a whole.
+fn heed(header: &PlanHeader) {
+    let p = state::process();
+    if header.uses_gs != 0 {
+        p.gs_wanted.set(true);
+    }
+    if header.lane_number != 0 {
+        p.small_stacks.set(true);
+    }
+    if header.lane_number != 0 && counters::keeps_returns() {
+        running::begin(header.lane_at, header.lane_number);
+    }
+    if header.values_bytes > 0 {
+        p.has_values.set(true);
+        if p.rows.get().is_none() {
+            p.rows.set(mapped::make::<Rows>());
+        }
+    }
 }
 
 /// Marks the area of a new module, or goes on with one that was left.

@@ -100,6 +100,12 @@ fn lacks(m: &Module, i: u32, wanted: u8) -> bool {
     }
 }
 
+/// True if a function that is known begins there.
+pub fn is_entry(target: u64) -> bool {
+    let known = modules::known(target).filter(|m| m.has_plan());
+    known.is_some_and(|m| plan::function_at(m, target).is_some())
+}
+
 /// Makes the module at `target` known, which intercepts its special functions, and no more: for
 /// calls from code that is not traced. What happens to the process must not go unseen.
 pub fn know(hot: &Hot, target: u64) {
@@ -148,7 +154,9 @@ pub fn reach_locked(target: u64, wanted: u8) -> Reach {
         if offset < h.plt_start as u64 || offset >= h.plt_end as u64 {
             state::count_hole(hole::UNKNOWN_ENTRY);
             let around = plan::function_around(m, target);
-            if around.is_none_or(|(_, f)| f.site_count > 0) {
+            // All functions of a program with lanes are known: this one goes on where it waited.
+            let is_seen = |i| counters::has_lanes() && m.function(i) == INSTRUMENTED;
+            if around.is_none_or(|(i, f)| f.site_count > 0 && !is_seen(i)) {
                 state::process().runs_unseen.set(true);
             }
         }

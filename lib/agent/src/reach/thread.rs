@@ -9,13 +9,16 @@ use crate::frames::shadow;
 use crate::memory;
 use crate::memory::mapped::Fresh;
 use crate::memory::thread::{BLOCK_BYTES, FRAME_BYTES, FRAME_ROOT, HOT, Hot};
-use crate::memory::{counters, host, lock, reading, state, sys};
+use crate::memory::{counters, host, lock, reading, running, state, sys};
 use crate::reach::areas;
 use crate::record::{chunk, deep, question, settle};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sptrace_wire::control::*;
 use sptrace_wire::levels::SWITCHES_OFFSET;
 use sptrace_wire::record;
+
+/// Streams that are not given to lanes.
+const FOR_THREADS: usize = 512;
 
 /// The block that gs points at, if it does.
 pub(super) fn of_gs() -> Option<&'static Hot> {
@@ -182,6 +185,8 @@ struct Parent {
     stream: u32,
     epoch: u32,
     pid: u32,
+    /// It is of lanes, and this is the number of the first.
+    lane: Option<u64>,
 }
 
 impl Parent {
@@ -191,6 +196,7 @@ impl Parent {
             stream: hot.stream.get(),
             epoch: hot.epoch.get(),
             pid: hot.pid.get(),
+            lane: None,
         }
     }
 
@@ -200,6 +206,7 @@ impl Parent {
             stream: NONE,
             epoch: 0,
             pid,
+            lane: None,
         }
     }
 }
@@ -241,6 +248,7 @@ fn begin_stream(hot: &Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool 
     }
     let (state, epoch, chunk) = shared_of(stream);
     chunk.store(NONE, Ordering::Relaxed);
+    say_lane(stream, parent.lane);
     let last = epoch.fetch_add(1, Ordering::Relaxed);
     hot.epoch.set(last.wrapping_add(1));
     hot.stream.set(stream);
@@ -271,6 +279,39 @@ fn begin_stream(hot: &Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool 
     state.store(STREAM_LIVE, Ordering::Release);
     hot.set_key(fs);
     true
+}
+
+/// The stream is one of lanes, or of a thread.
+fn say_lane(stream: u32, first: Option<u64>) {
+    let s = stream_entry(stream);
+    // SAFETY: in the table, which is mapped for life.
+    let (page, looked) = unsafe { (&(*s).hot_page, &(*s).looked) };
+    looked.store(first.unwrap_or(0), Ordering::Relaxed);
+    let page_of_lanes = first.map_or(0, |_| LANE_PAGE);
+    page.store(page_of_lanes, Ordering::Release);
+}
+
+/// A block with a stream for lanes, of which the first has this number. `None`: that is impossible.
+pub(super) fn block_of_lanes(first: u64) -> Option<&'static Hot> {
+    let p = state::process();
+    let pid = p.pid.get();
+    let streams = state::control().streams_used.load(Ordering::Relaxed) as usize;
+    if streams + FOR_THREADS > STREAMS || !lock::lock(sys::tid()) {
+        return None;
+    }
+    let parent = Parent {
+        lane: Some(first),
+        ..Parent::pid(0)
+    };
+    let hot = make_block().filter(|hot| begin_stream(hot, u64::MAX, pid, pid, parent));
+    hot.into_iter().for_each(|hot| {
+        // Who has it brings a stack.
+        hot.agent_stack.set(0);
+        hot.tid.set(u32::MAX);
+        p.add_thread(hot);
+    });
+    lock::unlock();
+    hot
 }
 
 /// Where the tables of a stream's thread are: nobody else adds to them while it runs, and the next
@@ -352,6 +393,7 @@ fn reset(hot: &Hot) {
     hot.barriers.set(0);
     hot.rearm_above.set(0);
     hot.root.set(0);
+    running::forget(hot);
 }
 
 /// First event after a fork, in the child: own patch areas, own stream, and the frames that were
@@ -376,6 +418,7 @@ fn fork_child(hot: &'static Hot, fs: u64, pid: u32, tid: u32) -> Option<&'static
         state::count_hole(hole::FORK_SHARED);
     }
     hot.overflow.set(0);
+    running::end(hot);
     if !begin(hot, fs, pid, tid, parent) {
         return None;
     }

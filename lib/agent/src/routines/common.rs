@@ -599,6 +599,10 @@ sptrace_common_offsets:
     .long sptrace_kept_indirect - sptrace_common_start
     .long sptrace_return - sptrace_common_start
     .long sptrace_return_in_call - sptrace_common_start
+    .long sptrace_kept_in_lane - sptrace_common_start
+    .long sptrace_kept_indirect_in_lane - sptrace_common_start
+    .long sptrace_return_in_lane - sptrace_common_start
+    .long sptrace_return_in_call_in_lane - sptrace_common_start
     .text
     "#,
     slow = sym crate::events::slow::slow,
@@ -609,6 +613,7 @@ sptrace_common_offsets:
     process = sym state::PROCESS,
     gs_taken = const state::GS_TAKEN,
     dormant = const core::mem::offset_of!(state::Process, dormant),
+    small_stacks = const core::mem::offset_of!(state::Process, small_stacks),
     sandboxed = const core::mem::offset_of!(state::Process, sandboxed),
     sees_sandbox = const core::mem::offset_of!(state::Process, sees_sandbox),
     originals = const state::ORIGINALS,
@@ -653,6 +658,9 @@ sptrace_common_offsets:
     rows = const HOT + core::mem::offset_of!(Hot, rows),
     acted = const HOT + core::mem::offset_of!(Hot, acted),
     passed = const rows::PASSED,
+    barriers = const HOT + core::mem::offset_of!(Hot, barriers),
+    lane_low = const HOT + core::mem::offset_of!(Hot, lane_low),
+    lane_bytes = const HOT + core::mem::offset_of!(Hot, lane_bytes),
     lost = const HOT + core::mem::offset_of!(Hot, lost),
     row_bits = const rows::ROW_BITS,
     row_shift = const rows::ROW_SHIFT,

@@ -76,10 +76,15 @@ sptrace_slow_door:
     rdfsbase rcx
     cmp rcx, gs:[KEY]
     jne 86f
+    /* Not where the program's stacks are small: only what is pushed here lies on those. */
+    cmp dword ptr [rip+{process}+{small_stacks}], 0
+    jne 86f
     cmp dword ptr [rbp+64], 7
     je 87f
-    cmp dword ptr [rbp+64], 12
-    jae 87f
+    mov eax, [rbp+64]
+    sub eax, 12
+    cmp eax, 1
+    jbe 87f
     cmp qword ptr gs:[REARM], 0
     je 86f
     /* Rust code keeps r12 to r15, but a context in the middle of it needs them, too. */

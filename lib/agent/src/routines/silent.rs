@@ -218,6 +218,10 @@ pub fn silence(area: Area) {
         (KEPT_INDIRECT, RET_8),
         (RETURN, RET),
         (RETURN_IN_CALL, RET),
+        (KEPT_IN_LANE, RET),
+        (KEPT_INDIRECT_IN_LANE, RET_8),
+        (RETURN_IN_LANE, RET),
+        (RETURN_IN_CALL_IN_LANE, RET),
         (TAIL_INDIRECT, RET_8),
     ];
     replace_first(area, &routines);

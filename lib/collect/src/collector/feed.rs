@@ -13,7 +13,10 @@ mod shadow;
 use std::collections::HashMap;
 use std::io::{Error, Write};
 
-use sptrace_trace::{Function, FunctionId, Module, ModuleId, Run, Span, TraceError, TraceWriter};
+use sptrace_trace::{
+    Function, FunctionId, Module, ModuleId, Run, Span, StreamInfo, TraceError, TraceWriter,
+    lane_name, lane_tid,
+};
 
 use crate::decode::module::{PLACE_ENTRY, PLACE_OPEN, PLACE_TAIL};
 use crate::decode::names::Naming;
@@ -59,6 +62,8 @@ pub(super) struct Lane {
     durations: Durations,
     /// How often who has called whom, where calls are counted.
     pub(super) counted: HashMap<Pair, u64>,
+    /// Of a stream of lanes: what the trace says of the one that came last.
+    pub(super) of_lanes: Option<Box<StreamInfo>>,
 }
 
 /// Who calls whom.
@@ -76,6 +81,7 @@ impl Lane {
             deep: (depth_limit > 0).then(|| Deep::new(depth_limit)),
             durations: Durations::default(),
             counted: HashMap::new(),
+            of_lanes: None,
         }
     }
 }
@@ -291,6 +297,26 @@ impl<W: Write> Sink for Feed<'_, W> {
         if let Some(encoder) = self.lane.line.recording() {
             encoder.between(from_tsc, to_tsc);
         }
+    }
+
+    fn lane(&mut self, tsc: u64, number: u64) {
+        let Self { recorder, lane } = self;
+        let Some(mut info) = lane.of_lanes.take() else {
+            return;
+        };
+        recorder.begin_line(lane);
+        recorder.write_block(lane);
+        info.comm = lane_name(number);
+        info.tid = lane_tid(number);
+        lane.tid = info.tid;
+        info.start_tsc = tsc;
+        if let Some(line) = recorder.new_line((*info).clone()) {
+            lane.line = line;
+            lane.watched = Watched::default();
+            lane.durations = Durations::default();
+            lane.deep = (recorder.depth_limit > 0).then(|| Deep::new(recorder.depth_limit));
+        }
+        lane.of_lanes = Some(info);
     }
 
     fn leaves_out(&self) -> bool {

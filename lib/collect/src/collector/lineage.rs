@@ -10,7 +10,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sptrace_trace::{Note, StreamInfo};
+use sptrace_trace::{Note, StreamInfo, lane_name, lane_tid};
 use sptrace_tracee::arena::Arena;
 use sptrace_tracee::proc;
 use sptrace_wire::control::{STREAM_LIVE, STREAMS, Stream};
@@ -186,6 +186,17 @@ impl<W: Write> Collector<W> {
         }
     }
 
+    /// How far the records of a stream are read that begins.
+    fn cursor(&self, pid: u32, start_tsc: u64) -> Cursor {
+        let cursor = Cursor::new(pid, start_tsc);
+        match (&self.lengths, self.has_ends) {
+            _ if self.counts_by_edge() => cursor.counting(),
+            (Some(_), _) => cursor.mixed(),
+            (None, true) => cursor.with_ends(),
+            (None, false) => cursor,
+        }
+    }
+
     /// Prepares the state of the stream that wrote a chunk.
     pub(super) fn begin_stream(&mut self, arena: &Arena, i: usize, epoch: u32) {
         if self.streams[i].as_ref().is_some_and(|s| s.epoch == epoch) {
@@ -202,6 +213,8 @@ impl<W: Write> Collector<W> {
             self.numbers.shown(arena, s),
             self.numbers.shown_task(arena, s),
         );
+        let first_lane = s.first_lane();
+        let tid = first_lane.map_or(tid, lane_tid);
         let (start_tsc, parent_pid) = (s.start_tsc, self.numbers.shown_parent(arena, s));
         let is_forked = (s.parent as usize) < STREAMS;
         if is_forked {
@@ -220,22 +233,18 @@ impl<W: Write> Collector<W> {
             pid,
             tid,
             ppid,
-            comm: proc::thread_name(pid, tid),
+            comm: first_lane.map_or_else(|| proc::thread_name(pid, tid), lane_name),
             start_tsc,
             parent,
             execs,
         };
-        let cursor = Cursor::new(pid, start_tsc);
-        let cursor = match (&self.lengths, self.has_ends) {
-            _ if self.counts_by_edge() => cursor.counting(),
-            (Some(_), _) => cursor.mixed(),
-            (None, true) => cursor.with_ends(),
-            (None, false) => cursor,
-        };
+        let cursor = self.cursor(pid, start_tsc);
+        let of_lanes = first_lane.map(|_| Box::new(info.clone()));
         let line = self.recorder.new_line(info);
         let limit = self.recorder.depth_limit;
         let lane = line.map(|line| Lane::new((pid, tid, ppid), line, limit));
         self.streams[i] = lane.map(|mut lane| {
+            lane.of_lanes = of_lanes;
             self.tell_first_call(&mut lane, start_tsc);
             Box::new(StreamState {
                 epoch,

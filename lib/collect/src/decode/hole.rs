@@ -3,7 +3,9 @@
 //! Given a chunk and a place where no stamp is; gives where reading goes on. Must not know what an
 //! event means: the caller says how long the record of an id is.
 
-use sptrace_wire::record::{CONTROL_IDS, ENDED, LEFT_OUT, NOTHING, NOTHING_NARROW, PLACED, SIGNAL};
+use sptrace_wire::record::{
+    CONTROL_IDS, ENDED, LANE, LEFT_OUT, NOTHING, NOTHING_NARROW, PLACED, SIGNAL,
+};
 use sptrace_wire::record::{NO_VALUED_NUMBER, VALUED_IDS, VALUED_NUMBER_SHIFT};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,7 +30,7 @@ pub fn after(halves: &[AtomicU32], at: usize, length_of: &dyn Fn(u32) -> Option<
         NOTHING | LEFT_OUT | PLACED | ENDED => Some(2),
         NOTHING_NARROW => Some(3),
         // Those with values are as long as they say, and no hole has their shape.
-        1..=SIGNAL => Some(4),
+        1..=SIGNAL | LANE => Some(4),
         _ if id < CONTROL_IDS => None,
         _ => length_of(id),
     };

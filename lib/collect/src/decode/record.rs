@@ -102,7 +102,7 @@ impl Record {
                 };
                 (values, end - at)
             }
-            1..record::WIDE_CALLEE => {
+            1..record::WIDE_CALLEE | record::LANE => {
                 let payload = payload();
                 (Self::Control { stamp, id, payload }, 4)
             }

@@ -101,6 +101,9 @@ pub trait Sink: Naming {
         false
     }
 
+    /// What comes next happened in the lane with this number, of which nothing is open yet.
+    fn lane(&mut self, _tsc: u64, _number: u64) {}
+
     /// Plain events may be told in a row, without [`Self::come_to`] and the others.
     fn takes_rows(&self) -> bool;
 

@@ -39,6 +39,10 @@ const ROUTINES: [&str; common::COUNT] = [
     "KEPT_INDIRECT",
     "RETURN",
     "RETURN_IN_CALL",
+    "KEPT_IN_LANE",
+    "KEPT_INDIRECT_IN_LANE",
+    "RETURN_IN_LANE",
+    "RETURN_IN_CALL_IN_LANE",
 ];
 
 /// A program with one executable segment at [`CODE`] and no sections.

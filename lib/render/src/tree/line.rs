@@ -4,7 +4,7 @@
 
 use crate::style::Style;
 use crate::units::{clean, push_duration, push_number, push_spaces};
-use sptrace_trace::{Clock, Entry, Frame, FrameFlags, Header, Names, Note, StreamId};
+use sptrace_trace::{Clock, Entry, Frame, FrameFlags, Header, Names, Note, StreamId, Tid, lane_of};
 use std::fmt::Write as _;
 
 /// Levels beyond this are not indented further.
@@ -173,6 +173,7 @@ impl Columns {
             let _ = match column {
                 Column::Duration => self.duration(line, cells.total_ns, cells.is_estimate),
                 Column::SelfTime => self.duration(line, cells.own_ns, cells.is_estimate),
+                Column::Tid if lane_of(who.tid).is_some() => write!(line, "[{:>7}]", Tid(who.tid)),
                 Column::Tid => push_id(line, who.tid),
                 Column::Pid => push_id(line, who.pid),
                 Column::Thread => write!(line, "{:<15}", who.comm),

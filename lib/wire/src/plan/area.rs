@@ -28,7 +28,7 @@ pub struct AreaHeader {
 pub const AREA_MAGIC: u64 = 0x6165_7261_7274_7073;
 
 /// Where the agent puts the first slot: after the common routines of the area.
-pub const SLOTS_START: u32 = 0x2000;
+pub const SLOTS_START: u32 = 0x2400;
 
 /// Common routine numbers.
 pub mod common {
@@ -94,6 +94,14 @@ pub mod common {
     pub const RETURN: i32 = 26;
     /// The same in the slot of a call, when its return address has been pushed.
     pub const RETURN_IN_CALL: i32 = 27;
+    /// As [`KEPT`], where threads run lanes: it looks whether the stack is that of the block.
+    pub const KEPT_IN_LANE: i32 = 28;
+    /// The same of [`KEPT_INDIRECT`].
+    pub const KEPT_INDIRECT_IN_LANE: i32 = 29;
+    /// As [`RETURN`], where threads run lanes: a jump to there is none if the stack is another.
+    pub const RETURN_IN_LANE: i32 = 30;
+    /// The same of [`RETURN_IN_CALL`].
+    pub const RETURN_IN_CALL_IN_LANE: i32 = 31;
     /// Number of routines that an area has.
-    pub const COUNT: usize = 28;
+    pub const COUNT: usize = 32;
 }

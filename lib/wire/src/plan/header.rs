@@ -5,7 +5,7 @@ use crate::layout::layout;
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 80;
+pub const PLAN_VERSION: u32 = 81;
 
 layout! {
     /// Start of a plan. Sections follow, each at its offset from the plan's start.
@@ -66,6 +66,11 @@ layout! {
         pub constants_start: u32,
         /// Their end svma offset; the same if there are none.
         pub constants_end: u32,
+        /// Where the runtime of this program keeps which lane a thread runs, from the thread's fs
+        /// base on; a negative number.
+        pub lane_at: u32,
+        /// Offset of the lane's number in what that leads to; 0: its threads have no lanes.
+        pub lane_number: u32,
         /// Host: of all the plan's bytes and the agent that will apply it; see
         /// [`PlanHeader::area_key`].
         pub hash: u32,

@@ -6,7 +6,7 @@
 use super::ReportArgs;
 use crate::commands::duration::parse_time_ns;
 use anyhow::{Context, anyhow, bail};
-use sptrace_trace::{Clock, Names, Selection, glob_matches};
+use sptrace_trace::{Clock, Names, Selection, Tid, glob_matches};
 
 /// What the options choose.
 ///
@@ -26,6 +26,7 @@ pub fn selection(args: &ReportArgs, names: &Names<'_>, clock: Clock) -> anyhow::
         let streams = &names.dictionary().streams;
         if !streams.iter().any(|stream| stream.tid == tid) {
             let first = streams.first().map_or(0, |stream| stream.tid);
+            let (tid, first) = (Tid(tid), Tid(first));
             bail!("the trace has no thread {tid} (its first is {first})");
         }
     }
