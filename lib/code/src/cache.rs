@@ -49,7 +49,7 @@ use files::Readers;
 use layout::{Stamp, encode};
 
 /// Changes whenever the layout of the file or the meaning of an analysis does.
-const FORMAT_VERSION: u32 = 13;
+const FORMAT_VERSION: u32 = 14;
 
 /// Makes of an image and its analysis what is kept beside them: the plan.
 pub type MakePlan<'a> = &'a dyn Fn(&Object<'_>, &Analysis) -> Vec<u8>;
