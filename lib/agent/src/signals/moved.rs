@@ -4,8 +4,8 @@
 //! Given registers, the bytes at their rip, and a way to read memory; gives the registers after one
 //! instruction, or refuses. What is executed is exact, all arithmetic flags included (AF stays as
 //! it was where it is undefined). Everything else is refused: other instructions, operands of 8 and
-//! 16 bits, and every store but pushes and moves to the stack. Stores are collected, and the caller
-//! makes them when all went well.
+//! 16 bits, and every store but to the stack. Stores are collected, and the caller makes them when
+//! all went well.
 //!
 //! Only the stack of the interrupted function is read and written. Other memory may be half changed
 //! by the handler that runs meanwhile; its own frames begin below the red zone of what it
@@ -295,7 +295,7 @@ impl Run {
             let right = c.signed(4)?;
             let left = self.registers[0];
             let operation = if opcode == 0xa9 { TEST } else { opcode >> 3 };
-            return self.operate(c, operation, Some(0), left, right);
+            return self.operate(c, operation, Operand::Register(0), left, right);
         }
         if !has_modrm(opcode) {
             return None;
@@ -335,43 +335,47 @@ impl Run {
             None if opcode == 0x63 => self.load(operand, 4, read)?,
             None => self.load(operand, bytes, read)?,
         };
-        self.assign(c, opcode, (reg, destination), value, immediate)
+        self.assign(c, opcode, (reg, operand), value, immediate)
     }
 
-    /// The deed of an instruction whose operand was read: `value`, of the register `destination` or
-    /// of memory; `reg` is the other one, or what extends the opcode.
+    /// The deed of an instruction whose operand was read: `value`, of a register or of memory;
+    /// `reg` is the other one, or what extends the opcode.
     fn assign(
         &mut self,
         c: &Code<'_>,
         opcode: u8,
-        (reg, destination): (usize, Option<usize>),
+        (reg, operand): (usize, Operand),
         value: u64,
         immediate: u64,
     ) -> Option<()> {
         let extension = reg as u8 & 7;
         let register = self.get(Operand::Register(reg))?;
+        let destination = match operand {
+            Operand::Register(number) => Some(number),
+            _ => None,
+        };
         match opcode {
             0x63 => self.set(c, reg, value as i32 as u64),
             0x8b => self.set(c, reg, value),
             0x89 => self.set(c, destination?, register),
             0xc7 if extension == 0 => self.set(c, destination?, immediate),
             0xc7 => None,
-            0x81 | 0x83 => self.operate(c, extension, destination, value, immediate),
-            0xf7 if extension == 0 => self.operate(c, TEST, destination, value, immediate),
+            0x81 | 0x83 => self.operate(c, extension, operand, value, immediate),
+            0xf7 if extension == 0 => self.operate(c, TEST, operand, value, immediate),
             0xf7 => None,
-            0x85 => self.operate(c, TEST, destination, value, register),
-            _ if opcode & 7 == 1 => self.operate(c, opcode >> 3, destination, value, register),
-            _ => self.operate(c, opcode >> 3, Some(reg), register, value),
+            0x85 => self.operate(c, TEST, operand, value, register),
+            _ if opcode & 7 == 1 => self.operate(c, opcode >> 3, operand, value, register),
+            _ => self.operate(c, opcode >> 3, Operand::Register(reg), register, value),
         }
     }
 
-    /// One of the eight arithmetic operations (or TEST), with flags. `destination` is none where
-    /// the left side lies in memory: only for what does not write it.
+    /// One of the eight arithmetic operations (or TEST), with flags. `to`: where the left side is,
+    /// which was read.
     fn operate(
         &mut self,
         c: &Code<'_>,
         operation: u8,
-        destination: Option<usize>,
+        to: Operand,
         left: u64,
         right: u64,
     ) -> Option<()> {
@@ -411,9 +415,11 @@ impl Run {
             _ => put(AF, self.flags & AF != 0),
         }
         self.flags = flags;
-        match operation {
-            CMP | TEST => Some(()),
-            _ => self.set(c, destination?, result),
+        match (operation, to) {
+            (CMP | TEST, _) => Some(()),
+            (_, Operand::Register(number)) => self.set(c, number, result),
+            (_, Operand::Memory(at)) => self.store(at, result, if c.is_wide() { 8 } else { 4 }),
+            (_, Operand::Relative(_)) => None,
         }
     }
 
