@@ -485,7 +485,7 @@ fn with_result(before: Wanted, result: Wanted) -> Wanted {
     let read = |text: &str| prototype(text, &Defined::new()).ok();
     let merged = || {
         let (one, other) = (read(&before.text)?, read(&result.text)?);
-        (!one.calls_nothing).then_some(())?;
+        (!one.is_kernels).then_some(())?;
         let head = &one.text[one.result_text.len()..];
         Some(format!("{} {}", other.result_text, head.trim_start()))
     };
@@ -567,7 +567,7 @@ impl Shown {
         let prototype = &self.prototype;
         let captures = rest.captures_of(&prototype.call, extent);
         let reads_after = self.reads(extent).after;
-        let returns = prototype.result.is_some() || prototype.calls_nothing || reads_after;
+        let returns = prototype.result.is_some() || prototype.is_kernels || reads_after;
         let mut values = FunctionValues {
             entry,
             number,

@@ -127,7 +127,7 @@ pub fn result(call: Option<&Begun>, descriptions: &Descriptions) -> Dynamic {
         let Some(known) = &parts.prototype.result else {
             return parts
                 .prototype
-                .calls_nothing
+                .is_kernels
                 .then(|| Dynamic::from(words[0] as i64));
         };
         let word = match known.place {

@@ -105,7 +105,7 @@ fn answer(
             printer.phase = Phase::Exit;
             printer.value(&known.ty, word);
         }
-        None if prototype.calls_nothing => printer.result(returns, parameters),
+        None if prototype.is_kernels => printer.result(returns, parameters),
         None => {}
     }
 }

@@ -76,12 +76,12 @@ pub struct Prototype {
     pub shown: Option<usize>,
     /// There are more that are not shown.
     pub is_cut: bool,
-    /// What it gives; `None`: nothing, or see `calls_nothing`.
+    /// What it gives; `None`: nothing, or see `is_kernels`.
     pub result: Option<Given>,
     /// Which result is a failure.
     pub failure: Failure,
     /// It takes and gives what the call of the kernel with its name does.
-    pub calls_nothing: bool,
+    pub is_kernels: bool,
 }
 
 /// What a parameter is that is not shown.
@@ -198,7 +198,7 @@ impl Prototype {
             is_cut: is_cut && format.is_none(),
             result,
             failure,
-            calls_nothing: false,
+            is_kernels: false,
         }
     }
 
@@ -237,7 +237,7 @@ impl Prototype {
             is_cut: false,
             result: None,
             failure: Failure::MinusOne,
-            calls_nothing: true,
+            is_kernels: true,
         }
     }
 
@@ -249,8 +249,8 @@ impl Prototype {
                 ty => ty.size().unwrap_or(8).min(8) as u8,
             },
             // As the C library declares it.
-            None if self.calls_nothing && matches!(self.call.returns, Returns::Hex) => 8,
-            None if self.calls_nothing => 4,
+            None if self.is_kernels && matches!(self.call.returns, Returns::Hex) => 8,
+            None if self.is_kernels => 4,
             None => 8,
         }
     }
@@ -274,7 +274,7 @@ impl Prototype {
             _ => rax as i64,
         };
         match result {
-            -4095..0 if !self.calls_nothing => 0,
+            -4095..0 if !self.is_kernels => 0,
             result => result,
         }
     }
