@@ -126,12 +126,27 @@ pub(crate) fn is_interrupted_in(addresses: Range<u64>, from: u64) -> bool {
     true
 }
 
-/// As [`is_interrupted_in`], and true where that cannot be known: on other stacks than the first
-/// thread's, and so deep on that one that a handler's own frames may hide its signal frame.
+/// True if any frame from `from` on, also what an earlier signal has left, says that a handler may
+/// have interrupted these addresses; and where that cannot be known: on other stacks than the first
+/// thread's, and so deep on that one that not all of it is looked through.
 pub(crate) fn may_be_interrupted_in(addresses: Range<u64>, from: u64) -> bool {
+    /// One that has so many frames on its stack is not looked through either.
+    const MOST: usize = 64;
     let beginning = state::process().stack_top.get();
     let is_near = stacks::is_first(from) && beginning - from < REACH_BYTES;
-    !is_near || is_interrupted_in(addresses, from)
+    if !is_near || !handlers::learn() {
+        return !is_near;
+    }
+    // Not from context to context: what is stale may lead past a frame that is not.
+    let mut from = from & !7;
+    for _ in 0..MOST {
+        match find(from, u64::MAX) {
+            None => return false,
+            Some((_, context)) if addresses.contains(&context[RIP]) => return true,
+            Some((at, _)) => from = at + 8,
+        }
+    }
+    true
 }
 
 /// The context of the signal frame whose return address lies at `at`, if it is one: words of an
