@@ -21,13 +21,17 @@ from harness.process import wait_for
 case = Cases()
 PATIENCE = 30  # seconds
 # Says in hex what it reads, in raw mode; ends at q. Says what signals come and which streams are terminals.
-PROBE = """import os, signal, sys, termios, time, tty
+# A signal that comes just before a read wakes it, too: else its handler would wait for a key.
+PROBE = """import os, select, signal, sys, termios, time, tty
 out = os.open("/dev/tty", os.O_WRONLY)
 def say(text): os.write(out, text.encode() + b"\\r\\n")
 def size(*_): say("size %d %d" % (os.get_terminal_size(0).lines, os.get_terminal_size(0).columns))
 def hup(*_):
     with open("hup", "a") as f: f.write("x")
     os._exit(9)
+woken, wakes = os.pipe()
+os.set_blocking(wakes, False)
+signal.set_wakeup_fd(wakes)
 signal.signal(signal.SIGWINCH, size)
 signal.signal(signal.SIGHUP, hup)
 signal.signal(signal.SIGINT, lambda *_: say("interrupted"))
@@ -38,6 +42,9 @@ size()
 with open("pid", "w") as f: f.write(str(os.getpid()))
 say("ready")
 while True:
+    ready = select.select([0, woken], [], [])[0]
+    if woken in ready: os.read(woken, 1 << 16)
+    if 0 not in ready: continue
     try: got = os.read(0, 1 << 16)
     except OSError: got = b""
     if not got: time.sleep(3) # a hang-up: its signal may come a little later
