@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Attaches to servers under load and detaches again, over and over; looks whether anybody noticed.
 
-usage: tests/attach_servers.py [--cycles N] [--kill N] [--only NAME]... [--seed N] [--sptrace PATH]
+usage: tests/attach_servers.py [--cycles N] [--kill N] [--only NAME]... [--seed N] [--option ARG]... [--sptrace PATH]
 
 Given: a built sptrace (--sptrace, $SPTRACE or target/release/sptrace); redis-server with redis-benchmark, nginx with ab
 (apache2-utils); what is not installed is skipped by name.
@@ -13,6 +13,7 @@ as ever.
   --cycles N   attach and detach so often, for 5 to 200 ms each (default: 100)
   --kill N     instead, SIGKILL to sptrace N times while it is attached, each time to a fresh server: it must go on, and the
                next attach must either work or say in one line why not
+  --option ARG an argument of `attach`; with --return-points no patch area stays where no thread stands
 Must not know: how sptrace works, but for the names of its mappings.
 """
 import argparse, os, random, shutil, subprocess, sys, tempfile, threading, time
@@ -63,9 +64,9 @@ def resident_bytes(pid):
     return sum(int(status_field(pid, field).split()[0]) for field in ("RssAnon", "RssShmem")) * 1024
 
 
-def areas_of_one(sptrace, pids, folder):
+def areas_of_one(sptrace, options, pids, folder):
     """Bytes of patch areas while all is attached to."""
-    command = [sptrace, "attach", "-q", "-o", os.path.join(folder, "one"), "--for", "300ms", *(word for pid in pids for word in ("-p", str(pid)))]
+    command = [sptrace, "attach", *options, "-q", "-o", os.path.join(folder, "one"), "--for", "300ms", *(word for pid in pids for word in ("-p", str(pid)))]
     process, most = subprocess.Popen(command), dict.fromkeys(pids, 0)
     while process.poll() is None:
         for pid in pids: most[pid] = max(most[pid], areas_bytes(pid))
@@ -121,15 +122,15 @@ def cycles(kind, args, rng):
     os.chmod(folder, 0o755)
     server, process = start(kind, folder)
     try:
-        attacher = Attacher(args.sptrace, folder, rng)
+        attacher = Attacher(args.sptrace, folder, rng, args.option)
         server.load(2000)
         pids = server.pids(process.pid)
         code = {pid: code_of(pid) for pid in pids}
         before = {pid: resident_bytes(pid) for pid in pids}
         requests = Load(server, 3000)
-        recorded, highest = 0, 0
+        recorded, highest, with_areas = 0, 0, 0
         try:
-            one = areas_of_one(args.sptrace, pids, folder)
+            one = areas_of_one(args.sptrace, args.option, pids, folder)
             for k in range(args.cycles):
                 status, said = attacher.cycle(pids, rng.uniform(0.005, 0.2), ("--max-size", "200M"))
                 if status != 0: raise Failed(f"cycle {k}: status {status}: {said.strip()}")
@@ -139,16 +140,17 @@ def cycles(kind, args, rng):
                     if not is_running(pid): raise Failed(f"cycle {k}: {pid} is gone")
                     left, more = areas_bytes(pid), resident_bytes(pid) - before[pid]
                     if left > one[pid]: raise Failed(f"cycle {k}: {left} bytes of patch areas are left, one attach has {one[pid]}")
-                    highest = max(highest, more)
+                    highest, with_areas = max(highest, more), with_areas + (left > 0)
                     if more > 1.5 * one[pid]: raise Failed(f"cycle {k}: {more} bytes more are resident, the areas of one attach have {one[pid]}")
                 if k % 10 == 0: recorded = max(recorded, len(attacher.functions()))
                 time.sleep(rng.uniform(0, 0.02))
         finally: found = requests.end()
         if found: raise Failed(str(found))
         if recorded == 0: raise Failed("nothing was recorded")
+        if "--return-points" in args.option and with_areas * 10 > args.cycles: raise Failed(f"in {with_areas} of {args.cycles} cycles patch areas were left")
         left = sum(map(areas_bytes, pids))
         finish(server, process)
-        return f"{args.cycles} cycles, {requests.rounds} rounds of requests, areas {sum(one.values()) >> 10} KiB, left {left >> 10}, at most {highest >> 10} KiB more resident"
+        return f"{args.cycles} cycles, {requests.rounds} rounds of requests, areas {sum(one.values()) >> 10} KiB, left {left >> 10} (some after {with_areas} detaches), at most {highest >> 10} KiB more resident"
     finally:
         process.kill()
         process.wait()
@@ -164,14 +166,14 @@ def killed(kind, args, rng):
         try:
             pids = server.pids(process.pid)
             requests = Load(server, 3000)
-            tracer = subprocess.Popen([args.sptrace, "attach", "-q", "-o", os.path.join(folder, "trace"), "-p", ",".join(map(str, pids))], stderr=subprocess.DEVNULL)
+            tracer = subprocess.Popen([args.sptrace, "attach", *args.option, "-q", "-o", os.path.join(folder, "trace"), "-p", ",".join(map(str, pids))], stderr=subprocess.DEVNULL)
             time.sleep(rng.uniform(0.02, 1.0))
             tracer.kill()
             tracer.wait()
             time.sleep(0.5)
             if requests.found: raise Failed(f"kill {k}: {requests.found}")
             if not all(map(is_running, pids)): raise Failed(f"kill {k}: it is gone")
-            attacher = Attacher(args.sptrace, folder, rng)
+            attacher = Attacher(args.sptrace, folder, rng, args.option)
             status, said = attacher.cycle(pids, 0.1)
             lines = said.strip().splitlines()
             if status == 0: again += 1
@@ -194,6 +196,7 @@ def main():
     parser.add_argument("--cycles", type=int, default=100)
     parser.add_argument("--kill", type=int, default=0)
     parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--option", action="append", default=[])
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     rng = random.Random(args.seed)

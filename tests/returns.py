@@ -522,6 +522,99 @@ def perf_sees_the_callers_by_frame_pointers(bench):
     if not stacks or len(wrong) * 50 > len(stacks): raise Failed(f"{len(wrong)} of {len(stacks)} stacks: {wrong[:1] or text[:400]}")
 
 
+OPENED = r"""
+#include <stdio.h>
+#include <unistd.h>
+#define HERE __attribute__((noinline, noclone))
+HERE static int inner(int n) { if (n == 0) usleep(700 * 1000); return n + 1; }
+HERE static int middle(int n) { return inner(n) + inner(n + 1); }
+HERE static int outer(int n) { int sum = middle(n); return sum + middle(n + 1) + middle(n + 2); }
+int main(void)
+{
+    printf("%d\n", outer(0));
+    fflush(stdout);
+    getchar();
+    return 3;
+}
+"""
+
+
+@case
+def what_was_open_when_it_was_attached_to_ends_where_it_returns_to(bench):
+    program, trace = f"{bench.folder}/opened", f"{bench.folder}/opened.data"
+    with open(f"{program}.c", "w") as f: f.write(OPENED)
+    subprocess.run(["gcc", "-O1", "-o", program, f"{program}.c"], check=True)
+    process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        time.sleep(0.2)
+        attach = [bench.sptrace, "attach", "-q", *POINTS, "-p", str(process.pid), "--for", "1s", "-o", trace]
+        said = subprocess.run(attach, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60).stderr
+        if said: raise Failed(said)
+        with open(f"/proc/{process.pid}/maps") as f: left = [line for line in f if "zero" in line or "sptrace" in line]
+        same("what is left of sptrace", [], left)
+        out = process.communicate("\n", timeout=60)[0]
+        same("output and status", ("15\n", 3), (out, process.returncode))
+    finally: process.kill()
+    tree = bench.report(trace, "tree")
+    opened = [line.split("|")[1].split("(")[0].strip() for line in tree.splitlines() if "began earlier" in line and "|" in line]
+    same("open at the beginning", ["main", "outer", "middle", "inner"], opened[opened.index("main"):][:4])
+    for name in ("outer", "middle", "inner"):
+        ended = [line for line in tree.splitlines() if name in line and "end not seen" in line]
+        same(f"{name}: lines that show no end", [], ended)
+
+
+LATER = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+#define HERE __attribute__((noinline, noclone))
+static volatile int ended;
+HERE static int three(int n) { return n + 1; }
+HERE static int two(int n) { int a = three(n); a = (a ^ n) + 3; return three(a) * n + a; }
+HERE static int one(int n) { int a = two(n); a = (a + n) * 3; a -= two(a); return (two(n) ^ a) + n; }
+static void *thread(void *counted)
+{
+    for (int n = 0; !ended; n++) { *(int *)counted += one(n) & 1; usleep(500); }
+    return NULL;
+}
+int main(void)
+{
+    static int counted[4];
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, thread, &counted[i]);
+    getchar();
+    ended = 1;
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    puts("done");
+    return 5;
+}
+"""
+
+
+@case
+def ends_are_seen_in_threads_that_were_attached_to(bench):
+    """Return points of what is reached later were left alone: a third of those of redis-server."""
+    program, trace = f"{bench.folder}/later", f"{bench.folder}/later.data"
+    with open(f"{program}.c", "w") as f: f.write(LATER)
+    subprocess.run(["gcc", "-O1", "-pthread", "-o", program, f"{program}.c"], check=True)
+    process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        time.sleep(0.2)
+        attach = [bench.sptrace, "attach", "-q", *POINTS, "-p", str(process.pid), "--for", "1s", "-o", trace]
+        said = subprocess.run(attach, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60).stderr
+        if said: raise Failed(said)
+        with open(f"/proc/{process.pid}/maps") as f: left = [line for line in f if "zero" in line or "sptrace" in line]
+        same("what is left of sptrace", [], left)
+        out = process.communicate("\n", timeout=60)[0]
+        same("output and status", ("done\n", 5), (out, process.returncode))
+    finally: process.kill()
+    of, (calls, unseen) = ends(bench, trace)
+    # Those of the first moments have none.
+    if not calls or unseen * 5 > calls: raise Failed(f"{unseen} of {calls} calls have no end: {of}")
+    seen, other = [sum(n for what, n in of.items() if word in what) for word in ("return to", "implied")]
+    if other * 10 > seen: raise Failed(f"sites whose ends are implied: {of}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sptrace")

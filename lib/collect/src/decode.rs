@@ -411,6 +411,22 @@ impl<S: Sink> Decoder<'_, S> {
         self.sink.enter(tsc, kind, callee, caller);
     }
 
+    /// A frame was open when the records began: what the agent says of it, and what was called.
+    fn inherited(&mut self, tsc: u64, frame: u64, called: u64) {
+        let pid = self.cursor.pid;
+        let how = Inherited::of(frame);
+        let callee = match how {
+            // Which function runs there may be another than was called: a tail.
+            Inherited::FoundCall => self.book.callee_at(pid, called, self.sink),
+            _ => self.book.frame_callee(pid, frame as u32, called, self.sink),
+        };
+        if self.cursor.ordered.is_mixed() {
+            let place = self.cursor.ordered.take_place();
+            self.begin_told(tsc, (callee, None), place, mixed::How::inherited(how));
+        }
+        self.sink.inherited(tsc, how, callee);
+    }
+
     /// A record that is not of a call. False: what comes from here on is not wanted.
     fn control(&mut self, stamp: u32, id: u32, payload: u64) -> bool {
         let tsc = self.cursor.time(stamp);
@@ -449,16 +465,7 @@ impl<S: Sink> Decoder<'_, S> {
             }
             wire::INHERITED => match self.cursor.inherited.take() {
                 None => self.cursor.inherited = Some(payload),
-                Some(frame) => {
-                    let id = frame as u32;
-                    let callee = self.book.frame_callee(pid, id, payload, self.sink);
-                    if self.cursor.ordered.is_mixed() {
-                        let place = self.cursor.ordered.take_place();
-                        let how = mixed::How::inherited(Inherited::of(frame));
-                        self.begin_told(tsc, (callee, None), place, how);
-                    }
-                    self.sink.inherited(tsc, Inherited::of(frame), callee);
-                }
+                Some(frame) => self.inherited(tsc, frame, payload),
             },
             wire::LANE => {
                 self.cursor.inherited = None;

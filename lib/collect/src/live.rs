@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `prepare.rs`, `stacks.rs` | what takes long and can be done before anything stands still |
 //! | `attach.rs`, `attach/detach.rs` | the moments at which all threads are stopped |
+//! | `attach/points.rs`, `points_left.rs` | moments later, for what the agent has left alone |
 //! | `ahead.rs`, `later.rs` | a command that is kept prepared until an event |
 //! | `standing.rs` | the same of a command that has not run yet |
 //! | `gate.rs`, `gate/` | calls that wait until the recording has begun |
@@ -16,6 +17,7 @@ pub mod ahead;
 pub mod attach;
 pub(crate) mod gate;
 pub mod later;
+pub(crate) mod points_left;
 pub mod prepare;
 pub mod stacks;
 pub(crate) mod standing;

@@ -30,6 +30,7 @@ use crate::kept::KeptCommand;
 use crate::kernel_side::KernelSide;
 use crate::latecomers::Latecomers;
 use crate::live::gate::jump::GateJump;
+use crate::live::points_left::PointsLeft;
 use crate::loops;
 use crate::modules::filters::Filters;
 use crate::modules::snapshots::Snapshots;
@@ -64,6 +65,9 @@ pub struct Finished {
     pub dumps: Option<u64>,
 }
 
+/// Patches the return points of a process that were left; false: there are none any more.
+type Patching = Box<dyn FnMut(&Session) -> bool>;
+
 /// A recording of one command and what it starts.
 pub struct Session {
     pub(crate) shared: Arc<Shared>,
@@ -90,6 +94,7 @@ pub struct Session {
     /// The command while it stands still, held, before it runs by itself.
     pub(crate) standing: Cell<Option<u32>>,
     latecomers: Latecomers,
+    pub(crate) points: PointsLeft<Patching>,
     pub(crate) kernel: KernelSide,
 }
 
@@ -140,6 +145,42 @@ fn collector_of(
         _ => {}
     }
     Ok(collector)
+}
+
+/// What the threads of a recording share.
+fn shared_of(
+    options: Options,
+    opened: Opened,
+    (arena, collector, reactor): (Arena, Collector<Output>, Reactor),
+    agent_hash: u64,
+    send: Sender<Command>,
+) -> Result<Shared, TraceeError> {
+    Ok(Shared {
+        arena,
+        agent_hash,
+        filters: filters_of(&options, &reactor),
+        values: values_of(&options, &reactor),
+        progress: Progress::new(options.show_progress),
+        bids: Bids::new(options.bids.clone()),
+        options,
+        numbers: Arc::clone(&collector.numbers),
+        unfollowed: Arc::clone(&collector.unfollowed),
+        collector: Mutex::new(collector),
+        turn: Mutex::default(),
+        commands: Mutex::new(send),
+        wake: wake_descriptor()?,
+        ended: AtomicBool::new(false),
+        output: opened.descriptor,
+        disk: Mutex::new(opened.disk),
+        overwritten: opened.overwritten,
+        stopped: OnceLock::new(),
+        end_tsc: AtomicU64::new(u64::MAX),
+        reactor,
+        snapshots: Snapshots::default(),
+        left_out: Mutex::default(),
+        injected: AtomicU64::default(),
+        is_launched: AtomicBool::default(),
+    })
 }
 
 /// By which the other threads wake the one that waits for processes.
@@ -251,32 +292,8 @@ impl Session {
         let mut collector = collector_of(&mut opened, header, (&options, &events.reactor))?;
         let (relay, (reactor, sources)) = (events.relay.take(), events.split(&mut collector));
         let (send, commands) = channel();
-        let shared = Arc::new(Shared {
-            arena,
-            agent_hash: hash_of(agent),
-            filters: filters_of(&options, &reactor),
-            values: values_of(&options, &reactor),
-            progress: Progress::new(options.show_progress),
-            bids: Bids::new(options.bids.clone()),
-            options,
-            numbers: Arc::clone(&collector.numbers),
-            unfollowed: Arc::clone(&collector.unfollowed),
-            collector: Mutex::new(collector),
-            turn: Mutex::default(),
-            commands: Mutex::new(send),
-            wake: wake_descriptor()?,
-            ended: AtomicBool::new(false),
-            output: opened.descriptor,
-            disk: Mutex::new(opened.disk),
-            overwritten: opened.overwritten,
-            stopped: OnceLock::new(),
-            end_tsc: AtomicU64::new(u64::MAX),
-            reactor,
-            snapshots: Snapshots::default(),
-            left_out: Mutex::default(),
-            injected: AtomicU64::default(),
-            is_launched: AtomicBool::default(),
-        });
+        let made = (arena, collector, reactor);
+        let shared = Arc::new(shared_of(options, opened, made, hash_of(agent), send)?);
         Ok(Self {
             shared,
             image,
@@ -294,6 +311,7 @@ impl Session {
             led: RefCell::default(),
             standing: Cell::default(),
             latecomers: Latecomers::new(),
+            points: PointsLeft::new(),
             kernel: KernelSide::default(),
         })
     }

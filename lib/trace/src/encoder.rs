@@ -193,8 +193,9 @@ impl StreamEncoder {
         self.other(tsc, operation::EARLIER, u64::from(function));
     }
 
-    /// A call that began before the process was forked, inside those named so before, and that ends
-    /// like one of [`Self::enter`]. Before all other events.
+    /// A call that began before the process was forked, or before the thread was attached to,
+    /// inside those named so before, and that ends like one of [`Self::enter`]. Before all other
+    /// events.
     pub fn inherit(&mut self, tsc: u64, callee: FunctionId) {
         let function = callee.0.min(FUNCTION_LIMIT - 1);
         self.mirror.enter(function, Entry::Call);
@@ -231,7 +232,7 @@ impl StreamEncoder {
     }
 
     /// The innermost `frames` open frames have ended: an event of the function below them was
-    /// seen (its call site tells). Never closes a call frame.
+    /// seen (its call site tells), or their own ends could not be.
     pub fn close_open(&mut self, tsc: u64, frames: u32) {
         let frames = self.mirror.closed(frames);
         self.close(tsc, frames);
@@ -239,7 +240,8 @@ impl StreamEncoder {
 
     /// The same, counting the frames that are kept of a long row.
     fn close(&mut self, tsc: u64, frames: u32) {
-        self.mirror.close_open(frames);
+        let calls = self.mirror.close_open(frames);
+        self.calls_open = self.calls_open.saturating_sub(calls);
         self.other(tsc, operation::CLOSE_OPEN, u64::from(frames));
     }
 

@@ -248,8 +248,10 @@ impl Mirror {
         self.last = NONE;
     }
 
-    /// Ends up to `count` open frames and the tails above each, never a call frame.
-    pub fn close_open(&mut self, count: u32) {
+    /// Ends up to `count` frames without exits, and the tails above each. Gives how many of them
+    /// were begun as calls with one.
+    pub fn close_open(&mut self, count: u32) -> u32 {
+        let mut calls = 0;
         for _ in 0..count {
             let tails = self
                 .frames
@@ -264,11 +266,13 @@ impl Mirror {
                 break;
             }
             self.open -= count_open(&self.frames[below..]);
+            calls += u32::from(self.frames[below].is(Entry::Call));
             self.frames.truncate(below);
         }
         self.forget_replaced();
         self.last = NONE;
         self.refresh_top();
+        calls
     }
 
     /// Those that lay above frames that have ended.

@@ -6,8 +6,8 @@
 //! so nothing in it but [`AttachBlock::done`] is shared at one moment.
 //!
 //! `PREPARE` runs beside the program, and again when it has other modules; `SILENCE` beside stopped
-//! threads wherever they are. `ADOPT`, `ACTIVATE` and `DETACH` run while every other thread is
-//! stopped by ptrace, and outside of the agent, at least as long as the host lives.
+//! threads wherever they are. `ADOPT`, `ACTIVATE`, `POINTS` and `DETACH` run while every other
+//! thread is stopped by ptrace, and outside of the agent, at least as long as the host lives.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -36,6 +36,10 @@ pub const COMMAND_CLOSE: u32 = 7;
 
 /// Gives every thread its block; nothing that is executed changes.
 pub const COMMAND_ADOPT: u32 = 8;
+
+/// Patches the return points that were left alone since a thread might have stood there. While
+/// every other thread is stopped, and outside of the agent.
+pub const COMMAND_POINTS: u32 = 9;
 
 /// [`AttachBlock::result`]: done.
 pub const RESULT_DONE: u32 = 1;

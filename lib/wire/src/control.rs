@@ -195,6 +195,8 @@ pub struct Control {
     /// ([`crate::values::CaptureTable::unwanted`]), whose record is followed by
     /// [`crate::record::LEFT_OUT`].
     pub calls_not_chosen: AtomicU64,
+    /// Agents: return points that were left alone since another thread might have stood there.
+    pub points_left: AtomicU64,
     /// Functions that are recorded at times only.
     pub rules: [Rule; RULES],
 }

@@ -75,8 +75,10 @@ pub const RESUMED: u32 = 4;
 pub const LOST: u32 = 5;
 /// Payload: TSC ticks during which the thread waited for the host: for a free chunk or for a plan.
 pub const BLOCKED: u32 = 6;
-/// Payload: [`crate::record::FRAME_OPEN`] and what was called. A frame that was open when the
-/// stream began (fork).
+/// Two records of a frame that was open when the stream began. Payload of the first: what the
+/// shadow stack has for its id, with [`FRAME_FOUND`] if it was found on the stack of a running
+/// thread and its end is seen, or [`FRAME_OPEN`] alone if it was found and is not; of the second:
+/// what was called.
 pub const INHERITED: u32 = 7;
 /// Payload: address of the callee: an entry-only frame without a patched call site (a signal
 /// handler, a callee of code that is not patched).
@@ -156,6 +158,8 @@ pub const RETURNED_LATE: u32 = 2;
 
 /// Flag in a shadow frame and in [`INHERITED`]: the frame's exit will not be seen.
 pub const FRAME_OPEN: u64 = 1 << 63;
+/// Flag in [`INHERITED`]: the process was not forked in this call, but attached to.
+pub const FRAME_FOUND: u64 = 1 << 62;
 /// Flag in a shadow frame, with [`FRAME_OPEN`]: a call of the kernel; what was called is its
 /// number.
 pub const FRAME_SYSTEM: u64 = 1 << 61;

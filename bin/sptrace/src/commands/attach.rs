@@ -83,10 +83,14 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
     let beside = [(kernel.is_wanted(), "-K")];
     let beside = beside.into_iter().chain(args.record.beside_stamps(stamps));
     let fits = stamps.check(beside);
+    let keeps_returns = args.stamps.return_points;
+    let beside = args.record.beside_return_points();
+    let fits = fits.and_then(|()| args.stamps.check_return_points(stamps, beside));
     let asked = shows.and_then(|shows| {
         fits?;
         let mut request = args.record.request(Subject::Running, at_start)?;
         request.options.stamps = stamps.of_recording();
+        request.options.keeps_returns = keeps_returns;
         Ok((shows, request))
     });
     let (mut shows, request) = match asked {

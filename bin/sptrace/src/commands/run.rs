@@ -90,14 +90,6 @@ pub struct RunArgs {
     call_counts: bool,
     #[command(flatten)]
     stamps: StampArgs,
-    /// Leave every return address on the stack as it is, and see the end of a call at the place
-    /// that it returns to. Whoever walks the program's stack then, from inside or outside, sees
-    /// what is there without sptrace, and calls of a Go program have stamps and ends. What a call
-    /// returns, and what a script does at returns, is not known of the few whose end is not seen.
-    /// This is new: options that count calls, or record them without stamps, do not go together
-    /// with it yet
-    #[arg(help_heading = record::WHAT, long, conflicts_with = "shadow")]
-    return_points: bool,
     /// The command keeps the process id that was started, for those who wait for it, signal it or
     /// look for it by that: sptrace is a process in the background, in a group of its own, which
     /// says its last words a moment after the command's end. Its status and its signals are the
@@ -174,7 +166,7 @@ fn default_stamps(args: &RunArgs) -> Stamps {
         .command
         .first()
         .is_some_and(|name| executable::is_go(name));
-    match is_go && !args.return_points && check_in_order(args, Stamps::None).is_ok() {
+    match is_go && !args.stamps.return_points && check_in_order(args, Stamps::None).is_ok() {
         true => Stamps::None,
         false => Stamps::Full,
     }
@@ -192,18 +184,6 @@ fn check_in_order(args: &RunArgs, stamps: Stamps) -> Result<(), String> {
         ),
     ];
     stamps.check(own.into_iter().chain(args.record.beside_stamps(stamps)))
-}
-
-/// `Err`: something is asked for that cannot be had beside return points.
-fn check_return_points(args: &RunArgs, stamps: Stamps) -> Result<(), String> {
-    let own = [(stamps != Stamps::Full, "--stamps auto and none")];
-    let all = own.into_iter().chain(args.record.beside_return_points());
-    match all.into_iter().find(|(is_asked, _)| *is_asked) {
-        Some((_, other)) if args.return_points => Err(format!(
-            "--return-points does not go together with {other}; leave one out"
-        )),
-        _ => Ok(()),
-    }
 }
 
 fn own_failure(message: String) -> Failure {
@@ -225,7 +205,11 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
     }
     let stamps = args.stamps.asked().unwrap_or_else(|| default_stamps(&args));
     check_in_order(&args, stamps).map_err(wrong_usage)?;
-    check_return_points(&args, stamps).map_err(wrong_usage)?;
+    let beside = [(args.shadow, "--shadow")];
+    let beside = beside.into_iter().chain(args.record.beside_return_points());
+    let fits = args.stamps.check_return_points(stamps, beside);
+    fits.map_err(wrong_usage)?;
+    let keeps_returns = args.stamps.return_points;
     let is_kernel_wanted = args.kernel.is_wanted();
     let words = args.command.iter();
     let subject = Subject::Launched {
@@ -237,7 +221,7 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
     let request = args.record.request(subject, at_start);
     let mut request = request.map_err(wrong_usage)?;
     request.options.stamps = stamps.of_recording();
-    request.options.keeps_returns = args.return_points;
+    request.options.keeps_returns = keeps_returns;
     if request.is_endless() {
         let why = "--times with --start-on needs --stop-on EVENT: what ends each recording";
         return Err(wrong_usage(why.to_owned()));

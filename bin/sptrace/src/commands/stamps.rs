@@ -17,12 +17,41 @@ pub struct StampArgs {
     /// but none where `run` starts a Go program, of which full would show a part only
     #[arg(help_heading = record::WHAT, long, value_enum, value_name = "WHEN")]
     stamps: Option<Stamps>,
+    /// Leave every return address on the stack as it is, and see the end of a call at the place
+    /// that it returns to. Whoever walks the program's stack then, from inside or outside, sees
+    /// what is there without sptrace, and calls of a Go program have stamps and ends. What a call
+    /// returns, and what a script does at returns, is not known of the few whose end is not seen.
+    /// A process of several threads that is attached to is stopped for some milliseconds a few times
+    /// more for it. This is new: options that count calls, or record them without stamps, do not go
+    /// together with it yet
+    #[arg(help_heading = record::WHAT, long)]
+    pub return_points: bool,
 }
 
 impl StampArgs {
     /// What the user has written.
     pub fn asked(&self) -> Option<Stamps> {
         self.stamps
+    }
+
+    /// Given what calls cannot be recorded by their return points beside, and whether it is asked
+    /// for; `Err`: it is, in words for the user.
+    pub fn check_return_points(
+        &self,
+        stamps: Stamps,
+        others: impl IntoIterator<Item = (bool, &'static str)>,
+    ) -> Result<(), String> {
+        let own = [(stamps != Stamps::Full, "--stamps auto and none")];
+        match own
+            .into_iter()
+            .chain(others)
+            .find(|(is_asked, _)| *is_asked)
+        {
+            Some((_, other)) if self.return_points => Err(format!(
+                "--return-points does not go together with {other}; leave one out"
+            )),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -3,11 +3,12 @@
 //!
 //! *Prepare* maps what will be needed, beside the program. *Adopt* and *Activate* find all other
 //! threads stopped, and outside of the agent. *Adopt* gives every thread its block, with a shadow
-//! frame for each call that is open; these frames are entry-only, since their return addresses stay
-//! what they are. *Activate* patches the functions that are on the stacks, as if those had been
-//! reached by a call, and intercepts the special functions. The host sets the threads' gs bases
-//! between the two: should it be killed, the kernel lets all threads run at once, beside the one
-//! that patches, and what they run into must serve them. *Detach*: [`crate::life::detach`].
+//! frame for each call that is open. These frames are entry-only, since their return addresses stay
+//! what they are, unless their ends are seen where they return to. *Activate* patches the functions
+//! that are on the stacks, as if those had been reached by a call, and intercepts the special
+//! functions. The host sets the threads' gs bases between the two: should it be killed, the kernel
+//! lets all threads run at once, beside the one that patches, and what they run into must serve
+//! them. *Detach*: [`crate::life::detach`].
 //!
 //! Where a thread stands, or will return to, in the middle of bytes that a patch covers, there is
 //! no patch.
@@ -19,14 +20,14 @@ use crate::memory::table::{INSTRUMENTED, Module};
 use crate::memory::{counters, lock, state, stopped, sys};
 use crate::patch::special;
 use crate::plans::{modules, plan};
-use crate::reach::{areas, handler, module, propagate, thread};
+use crate::reach::{areas, handler, module, propagate, return_points, thread};
 use crate::record::{chunk, deep};
 use crate::routines::silent;
 use core::sync::atomic::Ordering;
 use sptrace_wire::attach::*;
 use sptrace_wire::control::{IMAGE_BEFORE_BYTES, hole};
 use sptrace_wire::record;
-use sptrace_wire::record::FRAME_OPEN;
+use sptrace_wire::record::{FRAME_FOUND, FRAME_OPEN};
 
 /// Carries out the command in `block`.
 ///
@@ -43,6 +44,7 @@ pub unsafe fn command(arena: *mut u8, block: *mut AttachBlock) {
         COMMAND_SILENCE => detach::silence(),
         COMMAND_GATE => gate::make(b),
         COMMAND_CLOSE => gate::close(b),
+        COMMAND_POINTS => with_all_stopped(b, patch_points_left),
         COMMAND_DETACH | COMMAND_DETACH_ANYWAY => with_all_stopped(b, detach::detach),
         _ => RESULT_FAILED,
     };
@@ -170,6 +172,11 @@ fn activate(b: &AttachBlock) -> u32 {
         for pc in p.pcs().unwrap_or(&[]) {
             instrument_around(*pc);
         }
+        for i in 0..b.threads {
+            open_unseen(b, i);
+        }
+    } else {
+        all().for_each(return_points::patch_calls_of_roots);
     }
     // All that runs from here on began before anybody saw it.
     p.runs_unseen.set(true);
@@ -179,6 +186,18 @@ fn activate(b: &AttachBlock) -> u32 {
     }
     p.may_propagate.set(true);
     p.was_active.set(true);
+    lock::unlock();
+    RESULT_DONE
+}
+
+fn patch_points_left(_: &AttachBlock) -> u32 {
+    // Nobody holds the lock, as in activate.
+    if stopped::is_deserted() || !lock::lock(sys::tid()) {
+        return RESULT_FAILED;
+    }
+    let is_there = |m: &&Module| m.has_plan() && !m.gone.get() && !m.doubtful.get();
+    let all = modules::modules().filter(is_there);
+    all.for_each(return_points::patch_left);
     lock::unlock();
     RESULT_DONE
 }
@@ -222,13 +241,42 @@ fn begin_thread(b: &AttachBlock, t: &mut AttachThread) -> bool {
             0 => frame.pc,
             entry => entry,
         };
+        let seen = match counters::keeps_returns() {
+            true => return_points::open_call(frame.return_address),
+            false => None,
+        };
         hot.stack_top.raise(frame.rsp);
         chunk::put_place(hot, frame.rsp);
-        chunk::put(hot, record::INHERITED, FRAME_OPEN);
+        let told = seen.map_or(FRAME_OPEN, |id| id | FRAME_FOUND);
+        chunk::put(hot, record::INHERITED, told);
         chunk::put(hot, record::INHERITED, callee);
-        shadow::push(hot, frame.rsp, FRAME_OPEN, callee);
+        shadow::push(hot, frame.rsp, seen.unwrap_or(FRAME_OPEN), callee);
     }
     true
+}
+
+/// Of the calls that are open in thread `i`, those have no end whose return points could not be
+/// patched.
+fn open_unseen(b: &AttachBlock, i: u32) {
+    let thread = stopped::thread(b, i).filter(|_| counters::keeps_returns());
+    let hot = |t: &AttachThread| {
+        state::process()
+            .threads()
+            .find(|hot| hot.tid.get() == t.tid)
+    };
+    let Some((t, hot)) = thread.and_then(|t| Some((t, hot(&t)?))) else {
+        return;
+    };
+    let mut at = hot.bottom();
+    for frame in (0..t.frames).map_while(|k| stopped::frame(b, t.first_frame + k)) {
+        at = at.above();
+        if at > hot.top() || at.rsp() != frame.rsp {
+            break;
+        }
+        if at.id() & FRAME_OPEN == 0 && !return_points::sees_return(frame.return_address) {
+            at.mark(FRAME_OPEN);
+        }
+    }
 }
 
 /// The entry of the function around `address`, 0 if that is unknown.

@@ -7,7 +7,8 @@
 //! back too, unless a thread stands between their bytes: then the host lets that thread run on and
 //! asks again.
 //!
-//! The patch areas stay for the life of the process, with routines that need no agent
+//! Where return addresses are the program's own, a patch area goes too, unless somebody goes on in
+//! it. Else the patch areas stay for the life of the process, with routines that need no agent
 //! ([`crate::routines::silent::retire`]). A jmp_buf, a saved context or a coroutine's stack may
 //! still hold an address in an area that was not found here, and it leads back to the program from
 //! there. A later attach takes the areas up again ([`crate::reach::module`]). Everything else is
@@ -80,7 +81,10 @@ pub fn detach(b: &AttachBlock) -> u32 {
         return RESULT_AGAIN;
     }
     areas.for_each(retire);
-    list_ranges(b);
+    // Where return addresses are the program's own, nothing leads to an area but the text, and what
+    // others have written over a patch of ours.
+    let is_free = counters::keeps_returns() && undo.foreign == 0;
+    list_ranges(b, |m| is_free && !stands_in(b, m, &undo.contexts));
     RESULT_DONE
 }
 
@@ -188,8 +192,17 @@ fn look_at_contexts(above: u64, mask: u64, anyway: bool, contexts: &mut Contexts
     inside
 }
 
-/// Writes down what may be unmapped now: all but the areas and what hooks have replaced.
-fn list_ranges(b: &AttachBlock) {
+/// True if a thread goes on in a module's area, or one that a handler has interrupted may.
+fn stands_in(b: &AttachBlock, m: &Module, contexts: &Contexts) -> bool {
+    let (start, end) = (m.area_start(), m.area_start() + m.area_bytes());
+    let is_there = |t: AttachThread| (start..end).contains(&t.rip);
+    let mut threads = (0..b.threads).map_while(|i| stopped::thread(b, i));
+    threads.any(is_there) || contexts.any_within(start - 1, end)
+}
+
+/// Writes down what may be unmapped now: all but what hooks have replaced, and the areas that are
+/// not free.
+fn list_ranges(b: &AttachBlock, is_free: impl Fn(&Module) -> bool) {
     let mut count = 0;
     // The last pair is kept for the end.
     let mut add = |start: u64, bytes: u64| {
@@ -209,7 +222,7 @@ fn list_ranges(b: &AttachBlock) {
         // There is nothing that its slots could lead back to, or nothing has led there.
         let is_empty = m.area_used.get() <= SLOTS_START as u64;
         let is_unused = is_empty && (m.is_private.get() || !p.was_active.get());
-        if m.gone.get() || is_unused {
+        if m.gone.get() || is_unused || is_free(m) {
             add(m.area_start(), m.area_bytes());
         }
     }

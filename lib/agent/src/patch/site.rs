@@ -100,8 +100,9 @@ pub fn put_springboard(
     true
 }
 
-/// The end of a call is not seen, as its return point stays as it is: its slot says so.
-pub fn has_no_end(m: &Module, call: &PlanSite) {
+/// Whether the end of a call is seen, as its return point is patched or stays as it is: its slot
+/// says so.
+pub fn set_end(m: &Module, call: &PlanSite, is_seen: bool) {
     let ids = m.plan().and_then(|plan| plan.ids(call));
     let is_kept = matches!(call.form, SiteForm::Template | SiteForm::Kept);
     let Some((entry, _)) = ids.filter(|_| is_kept) else {
@@ -114,31 +115,50 @@ pub fn has_no_end(m: &Module, call: &PlanSite) {
         JUMP_BYTES as u64
     };
     let mark = u64::from(call.slot) + u64::from(entry) + jump;
-    m.area().renew(mark, &[END_UNSEEN]);
-    state::control().kept[0].fetch_sub(1, Ordering::Relaxed);
-    state::control().kept[1].fetch_add(1, Ordering::Relaxed);
+    let now = m.area().code(m.area_start() + mark);
+    if (now != Some([END_UNSEEN])) == is_seen {
+        return;
+    }
+    m.area()
+        .renew(mark, &[if is_seen { 0 } else { END_UNSEEN }]);
+    let [seen, unseen] = &state::control().kept;
+    let (less, more) = if is_seen {
+        (unseen, seen)
+    } else {
+        (seen, unseen)
+    };
+    less.fetch_sub(1, Ordering::Relaxed);
+    more.fetch_add(1, Ordering::Relaxed);
 }
 
 /// True if the bytes for the long jump of `point` lie in the patch of another of the return points
 /// `all`, which is in place or about to be.
 pub fn is_lent(m: &Module, point: &PlanSite, all: impl Iterator<Item = PlanSite>) -> bool {
-    let Some(spring) = Springboard::of_site(m, point) else {
-        return false;
-    };
+    let spring = Springboard::of_site(m, point);
+    spring
+        .and_then(|spring| lender(m, &spring, all))
+        .is_some_and(|p| {
+            let is_about_to = || {
+                let end = p.at + p.original.bytes().len() as u64;
+                m.stands(p.at, p.original.bytes()) && !stopped::is_in_flight(p.at, end)
+            };
+            // A slot that could not be written has no call.
+            let is_written = modules::area(p.to).and_then(|area| area.code(p.to)) == Some([CALL]);
+            is_written && (m.stands(p.at, p.ours.bytes()) || is_about_to())
+        })
+}
+
+/// The patch of that of the return points `all` in whose bytes this long jump stands.
+pub fn lender(
+    m: &Module,
+    spring: &Springboard,
+    all: impl Iterator<Item = PlanSite>,
+) -> Option<Patch> {
     let lenders = all.filter(|one| !one.is_any(SITE_SPRINGBOARD));
     let mut patches = lenders.filter_map(|one| Patch::of_site(m, &one));
-    let lender = patches.find(|p| {
+    patches.find(|p| {
         let end = p.at + p.original.bytes().len() as u64;
         p.at < spring.at && spring.at < end
-    });
-    lender.is_some_and(|p| {
-        let is_about_to = || {
-            let end = p.at + p.original.bytes().len() as u64;
-            m.stands(p.at, p.original.bytes()) && !stopped::is_in_flight(p.at, end)
-        };
-        // A slot that could not be written has no call.
-        let is_written = modules::area(p.to).and_then(|area| area.code(p.to)) == Some([CALL]);
-        is_written && (m.stands(p.at, p.ours.bytes()) || is_about_to())
     })
 }
 

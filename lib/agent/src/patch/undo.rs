@@ -7,7 +7,8 @@
 use crate::memory::table::{Module, UNTOUCHED};
 use crate::memory::{stopped, sys};
 use crate::patch::pages::{Copied, PAGE};
-use crate::plans::patched::{Patch, Springboard, Stands};
+use crate::patch::site;
+use crate::plans::patched::{Patch, Springboard, Stands, Text};
 use crate::plans::{padding, patched, plan};
 use sptrace_wire::plan::*;
 
@@ -108,7 +109,9 @@ impl Undo {
             };
             match Springboard::of_special(m, &s) {
                 Some(spring) => self.springboard(m, &p, &spring),
-                None => self.put_back(m, p.at, p.ours.bytes(), p.overwritten()),
+                None => {
+                    self.put_back(m, p.at, p.ours.bytes(), p.overwritten());
+                }
             }
         }
     }
@@ -118,12 +121,17 @@ impl Undo {
             if m.function(i) == UNTOUCHED {
                 continue;
             }
+            let are_lenders_free = self.borrowers(m, f);
             for (s, twin) in plan::sites_with_twins(m, f) {
                 let (point, twin) = match twin {
                     Some(twin) if twin.is_return() => (Some(twin), None),
                     twin => (None, twin),
                 };
-                point.iter().for_each(|point| self.site(m, point));
+                if let Some(point) = point.filter(|point| !point.borrows())
+                    && (are_lenders_free || !point.is_any(SITE_LENDS))
+                {
+                    self.site(m, &point);
+                }
                 if let Some(p) = twin.and_then(|twin| Patch::of_site(m, &twin))
                     && m.stands(p.at, p.ours.bytes())
                 {
@@ -137,15 +145,48 @@ impl Undo {
         }
     }
 
+    /// The return points of a function whose long jumps stand in the patches of others. False: not
+    /// all of these jumps are gone, so the others must stay.
+    fn borrowers(&mut self, m: &Module, f: PlanFunction) -> bool {
+        let points = || plan::twins_of(m, f).map(|(_, twin)| twin);
+        let mut are_gone = true;
+        for point in points().filter(PlanSite::borrows) {
+            let patch = Patch::of_site(m, &point);
+            let Some((p, spring)) = patch.zip(Springboard::of_site(m, &point)) else {
+                continue;
+            };
+            if patched::standing(m, p.at, p.ours.bytes(), p.overwritten()) == Stands::Original
+                || !m.stands(spring.at, &spring.jump)
+            {
+                continue;
+            }
+            let original = site::lender(m, &spring, points()).and_then(|lender| {
+                let behind = lender
+                    .original
+                    .bytes()
+                    .get((spring.at - lender.at) as usize..)?;
+                Text::of(behind.get(..JUMP_BYTES)?)
+            });
+            // Somebody may stand at the long jump, which only we know of.
+            are_gone &= original.is_some_and(|original| {
+                !self.is_busy(spring.at.wrapping_sub(1), spring.at + JUMP_BYTES as u64)
+                    && self.put_back(m, p.at, p.ours.bytes(), p.overwritten())
+                    && self.put_back(m, spring.at, &spring.jump, original.bytes())
+            });
+        }
+        are_gone
+    }
+
     /// A site, or a return point.
     fn site(&mut self, m: &Module, s: &PlanSite) {
-        let is_shared = s.is_return() && s.is_any(SITE_LENDS);
-        let Some(p) = Patch::of_site(m, s).filter(|_| !is_shared) else {
+        let Some(p) = Patch::of_site(m, s) else {
             return;
         };
         match Springboard::of_site(m, s) {
             Some(spring) => self.springboard(m, &p, &spring),
-            None => self.put_back(m, p.at, p.ours.bytes(), p.overwritten()),
+            None => {
+                self.put_back(m, p.at, p.ours.bytes(), p.overwritten());
+            }
         }
     }
 
@@ -180,13 +221,19 @@ impl Undo {
         }
     }
 
-    pub(crate) fn put_back(&mut self, m: &Module, at: u64, ours: &[u8], original: &[u8]) {
+    /// True: the original bytes stand there from here on.
+    pub(crate) fn put_back(&mut self, m: &Module, at: u64, ours: &[u8], original: &[u8]) -> bool {
         match patched::standing(m, at, ours, original) {
             Stands::Ours if !self.is_busy(at, at + original.len() as u64) => {
                 self.writer.write(at, original);
+                true
             }
-            Stands::Foreign => self.foreign += 1,
-            _ => {}
+            Stands::Original => true,
+            Stands::Ours => false,
+            Stands::Foreign => {
+                self.foreign += 1;
+                false
+            }
         }
     }
 

@@ -6,21 +6,26 @@
 //! overwritten, nobody may stand between them. Must not know what roots are for.
 
 use crate::frames::handlers;
-use crate::memory::table::{Module, ROOTS, UNTOUCHED};
+use crate::memory::table::{INSTRUMENTED, Module, ROOTS, UNTOUCHED};
 use crate::memory::thread::Hot;
-use crate::memory::{lock, state, sys};
+use crate::memory::{lock, state, stopped, sys};
 use crate::patch::{site, text};
 use crate::plans::patched::Patch;
 use crate::plans::{modules, plan};
 use crate::reach::thread;
 use crate::signals::sigframe;
 use core::ops::Range;
+use core::sync::atomic::Ordering;
 use sptrace_wire::plan::*;
 
 /// Can nobody stand between two instructions in these bytes of a function that has not been reached
 /// yet? Who executes it was called by code that is not seen, and goes on in another thread, or when
 /// a handler has ended.
 fn nobody_stands_in(bytes: Range<u64>) -> bool {
+    if stopped::is_standing() {
+        // Looked at for each patch by itself.
+        return true;
+    }
     let may_stand = |hot: &Hot| {
         handlers::surely_handled_in(hot.mask.get()) != 0
             && sigframe::may_be_interrupted_in(bytes, hot.came_from.get())
@@ -47,14 +52,39 @@ pub fn patch_all(m: &Module, f: &PlanFunction, batch: &mut text::Batch) {
     for (call, point) in points().filter(|(_, point)| !point.borrows()) {
         match may_be(&point) {
             true => site::patch(m, &point, batch),
-            false => site::has_no_end(m, &call),
+            false => leave_alone(m, &call),
         }
     }
     for (call, point) in points().filter(|(_, point)| point.borrows()) {
         let is_lent = || site::is_lent(m, &point, points().map(|(_, point)| point));
         match stands(m, &point) || is_safe && is_lent() {
             true => site::patch(m, &point, batch),
-            false => site::has_no_end(m, &call),
+            false => leave_alone(m, &call),
+        }
+    }
+}
+
+/// The return point of a call stays as it is for now.
+fn leave_alone(m: &Module, call: &PlanSite) {
+    site::set_end(m, call, false);
+    state::control().points_left.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Patches the return points of a module that were left alone, now that all threads stand.
+pub fn patch_left(m: &Module) {
+    let reached = || {
+        plan::functions(m)
+            .filter(|(i, f)| m.function(*i) == INSTRUMENTED && !f.is_any(FN_MUTED | FN_RESOLVER))
+            .map(|(_, f)| f)
+    };
+    let mut batch = text::Batch::of(m);
+    for f in reached() {
+        patch_all(m, &f, &mut batch);
+    }
+    batch.flush();
+    for (call, point) in reached().flat_map(|f| plan::twins_of(m, f)) {
+        if point.is_return() && stands(m, &point) {
+            site::set_end(m, &call, true);
         }
     }
 }
@@ -169,6 +199,19 @@ fn module_before(address: u64) -> Option<&'static Module> {
 /// What the call that returns to `address` has for its id. `None`: it is none that a plan takes.
 pub fn call_before(address: u64) -> Option<u64> {
     Call::before(module_before(address)?, address).map(|call| call.id)
+}
+
+/// The id of the call that returns to `address`, if it is one whose return a patch will show.
+/// Before anything is patched.
+pub fn open_call(address: u64) -> Option<u64> {
+    let call = Call::before(module_before(address)?, address)?;
+    call.point().is_some().then_some(call.id)
+}
+
+/// Is the return to `address` seen, of a call that is open?
+pub fn sees_return(address: u64) -> bool {
+    let call = module_before(address).and_then(|m| Call::before(m, address));
+    call.is_some_and(|call| call.is_seen())
 }
 
 /// Has the return to `address` be seen, of a call that may not be patched; gives the call's id.

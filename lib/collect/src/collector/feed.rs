@@ -217,7 +217,11 @@ impl<W: Write> Sink for Feed<'_, W> {
             lane.durations
                 .exit(tsc, |function, ticks| tally.lasted(function, ticks));
         }
+        let found = lane.line.found_open();
         lane.line.exit(tsc);
+        if !found.is_empty() {
+            recorder.found_returned(lane, tsc, &found);
+        }
     }
 
     fn unwound(&mut self, tsc: u64, mut frames: u32) {
@@ -288,6 +292,7 @@ impl<W: Write> Sink for Feed<'_, W> {
         let line = &mut self.lane.line;
         match how {
             Inherited::Found => line.enter_earlier(tsc, callee),
+            Inherited::FoundCall => line.enter_found(tsc, callee),
             Inherited::Open => line.inherit(tsc, PLACE_OPEN, callee),
             Inherited::Call => line.inherit(tsc, PLACE_ENTRY, callee),
         }

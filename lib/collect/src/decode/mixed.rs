@@ -71,7 +71,7 @@ impl How {
     /// Of a frame that was open when the records began.
     pub(super) fn inherited(how: Inherited) -> Self {
         match how {
-            Inherited::Call => Self::Stamped,
+            Inherited::Call | Inherited::FoundCall => Self::Stamped,
             Inherited::Found | Inherited::Open => Self::Open,
         }
     }

@@ -4,7 +4,7 @@
 //! keeps what it is told.
 
 use sptrace_trace::{FunctionId, Run, Span};
-use sptrace_wire::record::FRAME_OPEN;
+use sptrace_wire::record::{FRAME_FOUND, FRAME_OPEN};
 
 use super::module::{PLACE_ENTRY, Place};
 use super::names::Naming;
@@ -12,8 +12,10 @@ use super::names::Naming;
 /// A frame that was open when a thread's records begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inherited {
-    /// It was found on the stack when the thread was attached to.
+    /// It was found on the stack when the thread was attached to, and its end is not recorded.
     Found,
+    /// The same, and its end is recorded.
+    FoundCall,
     /// The process was forked in it, and its end is recorded.
     Call,
     /// The process was forked in it, and its end is not recorded.
@@ -24,6 +26,7 @@ impl Inherited {
     /// Of what the agent says of a frame (`sptrace_wire::record::INHERITED`).
     pub fn of(frame: u64) -> Self {
         match frame & FRAME_OPEN {
+            0 if frame & FRAME_FOUND != 0 => Self::FoundCall,
             0 => Self::Call,
             _ if frame == FRAME_OPEN => Self::Found,
             _ => Self::Open,

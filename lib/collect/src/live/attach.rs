@@ -6,6 +6,7 @@
 //! functions on their stacks are patched. Detaching is `attach/detach.rs`.
 
 mod detach;
+mod points;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -185,7 +186,11 @@ impl Session {
         if activated.is_err() && eligible::holds(pid, &self.shared.arena) {
             self.detach(pid);
         }
-        activated.map(|_| ())
+        activated?;
+        if self.shared.options.keeps_returns {
+            self.begin_points(prepared);
+        }
+        Ok(())
     }
 
     /// Stops all threads and patches what is on their stacks. Of a process that was prepared some
@@ -343,10 +348,12 @@ impl Session {
         let mut last_look = Instant::now();
         loop {
             self.serve();
+            self.patch_points_left();
             let left = end.map(|e| e.saturating_duration_since(Instant::now()));
             let wait = left
                 .unwrap_or(Duration::MAX)
-                .min(Duration::from_millis(100));
+                .min(Duration::from_millis(100))
+                .min(self.points.wait().unwrap_or(Duration::MAX));
             let is_pausing = self.shared.reactor.windows().is_ending();
             if is_pausing || wait.is_zero() || self.wait_for_end(wait) {
                 return;

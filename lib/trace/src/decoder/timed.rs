@@ -122,7 +122,9 @@ impl<'a> Events<'a> {
             Event::Enter { callee, entry, .. } | Event::Inherited { callee, entry, .. } => {
                 self.mirror.enter(callee.0, entry);
             }
-            Event::CloseOpen { frames, .. } => self.mirror.close_open(frames),
+            Event::CloseOpen { frames, .. } => {
+                self.mirror.close_open(frames);
+            }
             Event::Unwound { frames, .. } => self.mirror.unwind(frames),
             _ => {}
         }

@@ -95,6 +95,14 @@ impl Line {
         }
     }
 
+    /// A call that was open when the thread was attached to, and whose end is recorded.
+    pub(crate) fn enter_found(&mut self, tsc: u64, callee: FunctionId) {
+        match self.following {
+            Some(_) => self.push(0, callee, true),
+            None => self.encoder.inherit(tsc, callee),
+        }
+    }
+
     /// A call that the process was forked in; `kind` is [`PLACE_ENTRY`] or [`PLACE_OPEN`].
     pub(crate) fn inherit(&mut self, tsc: u64, kind: u8, callee: FunctionId) {
         if self.following.is_some() {

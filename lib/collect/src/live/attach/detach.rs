@@ -37,6 +37,7 @@ const SANDBOXED: &str = "it has entered a seccomp sandbox meanwhile";
 impl Session {
     pub(crate) fn detach_all(&mut self) {
         self.shared.numbers.letting_go(true);
+        self.points.end();
         // What they start meanwhile is found the next time.
         for _ in 0..16 {
             let holders = eligible::holders(&self.shared.arena);
@@ -226,7 +227,7 @@ impl Session {
 
 /// Lets those threads run that are inside the agent, until each is out of it; the others stay where
 /// they are. False: one does not come out.
-fn let_out(
+pub(super) fn let_out(
     carrier: &Carrier<'_>,
     threads: &mut Threads,
     idle: &dyn Fn(),
