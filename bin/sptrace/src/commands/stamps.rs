@@ -21,9 +21,9 @@ pub struct StampArgs {
     /// that it returns to. Whoever walks the program's stack then, from inside or outside, sees
     /// what is there without sptrace, and calls of a Go program have stamps and ends. What a call
     /// returns, and what a script does at returns, is not known of the few whose end is not seen.
-    /// A process of several threads that is attached to is stopped for some milliseconds a few times
-    /// more for it. This is new: options that count calls, or record them without stamps, do not go
-    /// together with it yet
+    /// A process of several threads that is attached to is stopped for some milliseconds a few
+    /// times more for it. This is new: options that count calls, or record them without stamps, do
+    /// not go together with it yet
     #[arg(help_heading = record::WHAT, long)]
     pub return_points: bool,
 }
