@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Stops a traced program in the middle of its calls by gdb, with scripts/gdb/sptrace.py: every backtrace must reach main.
 
-usage: tests/gdb.py [--stops N] [--sptrace PATH]
+usage: tests/gdb.py [--stops N] [--option ARG]... [--sptrace PATH]
 
 Given: a built sptrace, gcc and gdb; without gdb nothing is tested, which is said. Gives: `N passed, N failed` on the last line.
 Must not know: how sptrace works.
@@ -21,15 +21,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stops", type=int, default=20)
     parser.add_argument("--sptrace", default=os.environ.get("SPTRACE", os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "sptrace")))
+    parser.add_argument("--option", action="append", default=[])
     args = parser.parse_args()
     if not shutil.which("gdb"):
         print("gdb is not installed: nothing tested")
         return 0
+    with open(os.path.join(ROOT, "lib", "wire", "src", "plan", "area.rs")) as f: [start] = re.findall(r"SLOTS_START: u32 = (\w+);", f.read())
+    with open(SCRIPT) as f: [known] = re.findall(r"^SLOTS_START = (\w+)", f.read(), re.M)
+    if int(start, 16) != int(known, 16): sys.exit(f"slots begin at {start}, and the script says {known}")
     passed = failed = 0
     with tempfile.TemporaryDirectory(prefix="sptrace-gdb-") as work:
         busy = os.path.join(work, "busy")
         subprocess.run(["gcc", "-g", "-O2", "-o", busy, os.path.join(HERE, "programs", "busy", "busy.c")], check=True)
-        run = subprocess.Popen([args.sptrace, "run", "-q", "--ring", "16M", "-o", os.path.join(work, "trace.data"), "--", busy, "1000000000000"])
+        run = subprocess.Popen([args.sptrace, "run", "-q", "--ring", "16M", *args.option, "-o", os.path.join(work, "trace.data"), "--", busy, "1000000000000"])
         try:
             time.sleep(1.5)
             [program] = children(run.pid)

@@ -2,8 +2,9 @@
 
 usage: (gdb) source scripts/gdb/sptrace.py
 
-A patched call leaves a return address in its slot, for which there is no unwind information: without this script `bt` ends
-there. A slot ends in `call EXIT; jmp back` (see lib/patch/README.md), so the jump tells where the call came from.
+There is no unwind information for slots and for what they call: without this script `bt` ends there. Where return addresses
+are replaced, a slot ends in `call EXIT; jmp back` (see lib/patch/README.md), so the jump tells where the call came from.
+Where they are the program's own, the call in the text leads to the slot, and a return leads through one that ends in a jump.
 In front of a call, inside the common routines or the agent, the frame is taken for the caller's: registers that are saved
 there read as they are. Asks the process for nothing but its maps and memory; changes nothing.
 """
@@ -13,9 +14,9 @@ import struct
 import gdb
 from gdb.unwinder import Unwinder
 
-SLOTS_START = 0x1000  # the common routines lie before (lib/wire/src/plan.rs)
+SLOTS_START = 0x2400  # the common routines lie before (lib/wire/src/plan/area.rs)
 HOT, SHADOW_TOP = 0x1000, 0x1018  # of the thread block (lib/agent/src/memory/state.rs)
-FLAGS, ROUTINE, ID, ROUTINES = 8, 64, 104, 12  # of what the door pushes (lib/agent/src/memory/frame.rs)
+FLAGS, ROUTINE, ID, ROUTINES = 8, 64, 104, 64  # of what the door pushes (lib/agent/src/memory/frame.rs)
 OPEN_BITS = 3 << 62  # flags of a shadow frame's id
 REGISTERS = "rax rbx rcx rdx rsi rdi rbp r8 r9 r10 r11 r12 r13 r14 r15".split()
 
@@ -96,6 +97,29 @@ def is_exit(area, address):
     return (called or before[1:5] == b"\xff\x54\x24\xf8") and back_at(address) != 0
 
 
+def kept_call(area, at):
+    """(return address, stack pointer) if one of the words from `at` on is the return address of a call in the text that leads
+    to a slot of the area: of a call through a pointer, what was called lies below it."""
+    for place in (at, at + 8):
+        back = word(place)
+        if area[0] + SLOTS_START <= jump_target(back - 5) < area[1]: return (back, place + 8)
+    return None
+
+
+def return_slot(area, address):
+    """From a return point's slot, at or behind its call of RETURN, where it goes on in the text; 0: it is none. In front of that
+    call stands how far away the id of the call that returns is."""
+    for call in range(address - 40, address + 1):
+        if not area[0] <= jump_target(call) < area[0] + SLOTS_START: continue
+        after = call + 5
+        of = after + struct.unpack("<i", read(call - 4, 4) or b"    ")[0]
+        if not area[0] + SLOTS_START <= of < area[1] or not area[0] <= jump_target(of - 5) < area[0] + SLOTS_START: continue
+        for at in range(max(after, address), after + 40):
+            target = jump_target(at)
+            if target and (read(at, 1) == b"\xe9") and not area[0] <= target < area[1]: return target
+    return 0
+
+
 class Id:
     """What tells frames apart: gdb asks for these two."""
 
@@ -119,10 +143,13 @@ class SlotUnwinder(Unwinder):
             frame = word(gs + SHADOW_TOP) if gs else 0
             rsp, shadow_id = word(frame), word(frame + 8) & ~OPEN_BITS
             area = self.areas.known(shadow_id)[0]
+            if area and rsp and (kept := kept_call(area, rsp - 8)): return kept
             return (way_back(area, shadow_id), rsp) if area and rsp else None
         if not area:
             return None
         if pc >= area[0] + SLOTS_START:
+            if kept := kept_call(area, sp): return kept
+            if back := return_slot(area, pc): return (back, sp)
             back = way_back(area, pc)
             # A slot without a way back is a jump's: the return address is on top.
             return (back, sp) if back else (word(sp), sp + 8)
@@ -134,6 +161,8 @@ class SlotUnwinder(Unwinder):
         area = self.areas.find(value, "areas")
         if not area or value < area[0] + SLOTS_START or not area[0] <= jump_target(value - 5) < area[0] + SLOTS_START:
             return None
+        if kept := kept_call(area, at + 8): return kept
+        if back := return_slot(area, value - 5): return (back, at + 8)
         if read(value, 3) == b"\x8f\x04\x24": return (word(at + 16), at + 24)  # a slot that asks, with a pointer pushed
         if read(value, 2) == b"\xff\x25": return (word(at + 8), at + 16)  # it has called acts
         back = back_at(value) if is_exit(area, value) else way_back(area, value)

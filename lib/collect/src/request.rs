@@ -125,6 +125,12 @@ impl Options {
         self.system_calls.as_ref().is_some_and(|calls| calls.only)
     }
 
+    /// Calls keep their return addresses, or not; where system calls alone are recorded there are
+    /// none.
+    pub fn keep_returns(&mut self, shall: bool) {
+        self.keeps_returns = shall && !self.records_no_functions();
+    }
+
     /// What the calls of modules are planned for.
     pub(crate) fn plans(&self) -> Plans {
         let system_calls = self.system_calls.is_some();

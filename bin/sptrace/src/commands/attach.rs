@@ -83,14 +83,15 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
     let beside = [(kernel.is_wanted(), "-K")];
     let beside = beside.into_iter().chain(args.record.beside_stamps(stamps));
     let fits = stamps.check(beside);
-    let keeps_returns = args.stamps.return_points;
-    let beside = args.record.beside_return_points();
-    let fits = fits.and_then(|()| args.stamps.check_return_points(stamps, beside));
+    let is_better_without = args.record.is_better_without_return_points();
+    let others = args.record.beside_return_points();
+    let keeps_returns = args.stamps.return_points(stamps, others, is_better_without);
     let asked = shows.and_then(|shows| {
         fits?;
+        let keeps_returns = keeps_returns?;
         let mut request = args.record.request(Subject::Running, at_start)?;
         request.options.stamps = stamps.of_recording();
-        request.options.keeps_returns = keeps_returns;
+        request.options.keep_returns(keeps_returns);
         Ok((shows, request))
     });
     let (mut shows, request) = match asked {

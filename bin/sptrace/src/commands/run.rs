@@ -159,17 +159,29 @@ enum Failure {
     NotExecuted(u8),
 }
 
-/// How stamps are set if nobody says it. A Go program's runtime walks its own stacks: calls with
-/// stamps would have no ends there.
-fn default_stamps(args: &RunArgs) -> Stamps {
+/// For which calls the clock is read, and whether calls are recorded by their return points, as it is
+/// asked for, or as suits best. A Go program's runtime walks its own stacks: calls with stamps have
+/// no ends there but by their return points.
+fn choose(args: &RunArgs) -> Result<(Stamps, bool), String> {
     let is_go = args
         .command
         .first()
         .is_some_and(|name| executable::is_go(name));
-    match is_go && !args.stamps.return_points && check_in_order(args, Stamps::None).is_ok() {
-        true => Stamps::None,
-        false => Stamps::Full,
-    }
+    let is_better_without =
+        !is_go && (args.record.is_better_without_return_points() || !args.start_on.is_empty());
+    let returns_seen = |stamps| {
+        let others = args.record.beside_return_points().into_iter();
+        let others = others.chain([(args.shadow, "--shadow")]);
+        args.stamps.return_points(stamps, others, is_better_without)
+    };
+    let is_in_order = || check_in_order(args, Stamps::None).is_ok();
+    let stamps = match args.stamps.asked() {
+        Some(stamps) => stamps,
+        None if is_go && !returns_seen(Stamps::Full)? && is_in_order() => Stamps::None,
+        None => Stamps::Full,
+    };
+    check_in_order(args, stamps)?;
+    Ok((stamps, returns_seen(stamps)?))
 }
 
 /// `Err`: something is asked for that these stamps cannot be had beside.
@@ -203,13 +215,7 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
     if args.call_counts {
         args.record.default_to_system_calls("all");
     }
-    let stamps = args.stamps.asked().unwrap_or_else(|| default_stamps(&args));
-    check_in_order(&args, stamps).map_err(wrong_usage)?;
-    let beside = [(args.shadow, "--shadow")];
-    let beside = beside.into_iter().chain(args.record.beside_return_points());
-    let fits = args.stamps.check_return_points(stamps, beside);
-    fits.map_err(wrong_usage)?;
-    let keeps_returns = args.stamps.return_points;
+    let (stamps, keeps_returns) = choose(&args).map_err(wrong_usage)?;
     let is_kernel_wanted = args.kernel.is_wanted();
     let words = args.command.iter();
     let subject = Subject::Launched {
@@ -221,7 +227,7 @@ fn request(mut args: RunArgs, at_start: AtStart) -> Result<Request, Failure> {
     let request = args.record.request(subject, at_start);
     let mut request = request.map_err(wrong_usage)?;
     request.options.stamps = stamps.of_recording();
-    request.options.keeps_returns = keeps_returns;
+    request.options.keep_returns(keeps_returns);
     if request.is_endless() {
         let why = "--times with --start-on needs --stop-on EVENT: what ends each recording";
         return Err(wrong_usage(why.to_owned()));

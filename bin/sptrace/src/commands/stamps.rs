@@ -19,13 +19,13 @@ pub struct StampArgs {
     stamps: Option<Stamps>,
     /// Leave every return address on the stack as it is, and see the end of a call at the place
     /// that it returns to. Whoever walks the program's stack then, from inside or outside, sees
-    /// what is there without sptrace, and calls of a Go program have stamps and ends. What a call
-    /// returns, and what a script does at returns, is not known of the few whose end is not seen.
-    /// A process of several threads that is attached to is stopped for some milliseconds a few
-    /// times more for it. This is new: options that count calls, or record them without stamps, do
-    /// not go together with it yet
-    #[arg(help_heading = record::WHAT, long)]
-    pub return_points: bool,
+    /// what is there without sptrace, and calls of a Go program have stamps and ends. Of a few calls
+    /// the end is not seen, nor what they return. A process of several threads that is attached to
+    /// is stopped for some milliseconds a few times more for it. Options that count calls, or record
+    /// them without stamps, do not go together with `always`, which is what the option alone means.
+    /// Without it: auto
+    #[arg(help_heading = record::WHAT, long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always")]
+    return_points: Option<ReturnPoints>,
 }
 
 impl StampArgs {
@@ -35,24 +35,38 @@ impl StampArgs {
     }
 
     /// Given what calls cannot be recorded by their return points beside, and whether it is asked
-    /// for; `Err`: it is, in words for the user.
-    pub fn check_return_points(
+    /// for, and whether something is that is better had without them; gives whether they are.
+    /// `Err`: they are asked for beside what they cannot be, in words for the user.
+    pub fn return_points(
         &self,
         stamps: Stamps,
         others: impl IntoIterator<Item = (bool, &'static str)>,
-    ) -> Result<(), String> {
+        is_better_without: bool,
+    ) -> Result<bool, String> {
         let own = [(stamps != Stamps::Full, "--stamps auto and none")];
-        match own
-            .into_iter()
-            .chain(others)
-            .find(|(is_asked, _)| *is_asked)
-        {
-            Some((_, other)) if self.return_points => Err(format!(
+        let other = own.into_iter().chain(others).find(|(is_asked, _)| *is_asked);
+        match (self.return_points.unwrap_or(ReturnPoints::Auto), other) {
+            (ReturnPoints::Never, _) => Ok(false),
+            (ReturnPoints::Auto, other) => Ok(other.is_none() && !is_better_without),
+            (ReturnPoints::Always, None) => Ok(true),
+            (ReturnPoints::Always, Some((_, other))) => Err(format!(
                 "--return-points does not go together with {other}; leave one out"
             )),
-            _ => Ok(()),
         }
     }
+}
+
+/// When the ends of calls are seen at the places that they return to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ReturnPoints {
+    /// Where nothing else is asked for that return addresses of sptrace's own serve better: no
+    /// choice of functions (-F, -N, -D, -l, --between), no values (-A, -R, scripts), and no start in
+    /// the middle of a command
+    Auto,
+    /// In any case
+    Always,
+    /// Return addresses are replaced by some of sptrace's own while a call lasts
+    Never,
 }
 
 /// When the clock is read.

@@ -15,9 +15,9 @@ use crate::record::{chunk, settle};
 pub fn returned(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
     let (id, call) = (f.id, slot::call_of_return(f.id));
     if hot.overflow.get() > 0 && hot.top().rsp() > rsp {
-        // One of the calls that had no room; a jump to here ends none, which cannot be told.
+        // One of the calls that had no room, whose return was counted with it; a jump to here ends
+        // none, which cannot be told.
         hot.overflow.sub(1);
-        chunk::lose(hot);
         return;
     }
     if exits::leave(hot, f, vectors, rsp) {

@@ -559,6 +559,10 @@ pub fn cut_off(hot: &Hot) {
     hot.overflow.add(1);
     state::count_hole(hole::TOO_DEEP);
     lose(hot);
+    if counters::keeps_returns() {
+        // Nobody finds a frame where it returns to.
+        lose(hot);
+    }
 }
 
 #[cfg(test)]

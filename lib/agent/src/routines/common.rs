@@ -151,45 +151,52 @@ global_asm!(
     .endm
     /* rdx = the top frame, rcx = the call's stack pointer, rax = its id. Written again once it is
        pushed: a handler in between has used the same place. */
-    .macro PUSH_FRAME
+    /* `is_found`: a handler that has come in between may have left a frame of a call without an end,
+       so the place is the one that the top is found at. */
+    .macro PUSH_FRAME is_found=0
     mov [rdx+24], rcx
     mov [rdx+32], rax
+    .if \is_found
+    mov edx, 24
+    xadd gs:[TOPFRAME], rdx
+    .else
     add qword ptr gs:[TOPFRAME], 24
+    .endif
     MARK PUSHED, 32
     mov [rdx+24], rcx
     mov [rdx+32], rax
     .endm
     /* rax = id: the frame of a call whose record is written, `at` bytes from its stack pointer; and
        back. A frame that is open has no end of its own. */
-    .macro PUSH_CALL at, is_open=0
+    .macro PUSH_CALL at, is_open=0, is_found=0
     MARK COMMITTED, 32
     .if \is_open
     bts rax, 63
     .endif
     mov rdx, gs:[TOPFRAME]
     lea rcx, [rsp+\at]
-    PUSH_FRAME
+    PUSH_FRAME \is_found
     RESTORE
     ret
     .endm
     /* rax = target: the entry of a call through a pointer, `at` bytes from its stack pointer. */
-    .macro RECORD_INDIRECT void, slow, at=48
+    .macro RECORD_INDIRECT void, slow, at=48, is_found=0
     RESERVE 12, \slow
     mov edx, [rsp+32]
     mov [rcx+4], edx
     mov [rcx+8], eax
     STAMP \void
-    PUSH_INDIRECT \at
+    PUSH_INDIRECT \at, \is_found
     .endm
     /* The frame of such a call whose record is written, and back. */
-    .macro PUSH_INDIRECT at=48
+    .macro PUSH_INDIRECT at=48, is_found=0
     MARK COMMITTED, 32
     mov rdx, gs:[TOPFRAME]
     mov rax, [rsp+40]
     mov [rdx+40], rax
     mov rax, [rsp+32]
     lea rcx, [rsp+\at]
-    PUSH_FRAME
+    PUSH_FRAME \is_found
     mov rcx, [rsp+40]
     mov [rdx+40], rcx
     RESTORE
@@ -348,7 +355,7 @@ sptrace_entry_only:
     STAMP sptrace_void_8
     mov rax, [rsp+32]
     mov [rcx+4], eax
-    PUSH_CALL 48, is_open=1
+    PUSH_CALL 48, is_open=1, is_found=1
 sptrace_void_8:
     VOID_RECORD
 sptrace_slow_8:

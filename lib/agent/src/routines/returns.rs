@@ -157,7 +157,7 @@ sptrace_\name\()_again:
     STAMP sptrace_void_\number
     mov rax, [rsp+32]
     mov [rcx+4], eax
-    PUSH_CALL 48
+    PUSH_CALL 48, is_found=1
 sptrace_void_\number:
     VOID_RECORD
 sptrace_slow_\number:
@@ -182,7 +182,7 @@ sptrace_\name\()_again:
     .endif
     mov rax, [rsp+40]
     LOOK_UP sptrace_slow_\number
-    RECORD_INDIRECT sptrace_void_\number, sptrace_slow_\number, at=56
+    RECORD_INDIRECT sptrace_void_\number, sptrace_slow_\number, at=56, is_found=1
 sptrace_void_\number:
     VOID_INDIRECT
 sptrace_slow_\number:
