@@ -18,9 +18,8 @@ from harness.process import code_of, differing_bytes, maps, status_field
 
 case = Cases()
 MODES = {"--count": ["--count"], "--hot-limit": ["--hot-limit", "2k"], "--budget": ["--budget", "1%"]}
-# Of a command that is started alone.
 POINTS = {"points": ["--return-points"]}
-EVERY = {**MODES, **POINTS, "full": ["--stamps", "full"], "auto": ["--stamps", "auto"], "none": ["--stamps", "none"], "--short-limit": ["--hot-limit", "2k", "--short-limit", "100us"]}
+EVERY = {**MODES, **POINTS, "full": ["--stamps", "full", "--return-points=never"], "auto": ["--stamps", "auto"], "none": ["--stamps", "none"], "--short-limit": ["--hot-limit", "2k", "--short-limit", "100us"]}
 NAMES = ("direct", "pointed", "tailed", "deep", "compared", "one_round")
 KINDS = ("O0", "O2", "static")
 ROUNDS = 50_000
@@ -391,7 +390,6 @@ def a_running_program_in_every_mode(bench):
     program.rounds(10)
     code = code_of(program.process.pid)
     for mode, words in EVERY.items():
-        if mode in POINTS: continue
         for options in ATTACHED:
             try:
                 wanted, trace = attached(bench, program, [*words, *options])
@@ -400,7 +398,7 @@ def a_running_program_in_every_mode(bench):
             except Failed as error: failed.append(f"{mode} {' '.join(options)}: {error}")
     program.end()
     if failed: raise Failed("\n".join(failed))
-    return f"{len(EVERY) - len(POINTS)} x {len(ATTACHED)}"
+    return f"{len(EVERY)} x {len(ATTACHED)}"
 
 
 @case
@@ -454,7 +452,7 @@ def a_running_program_is_counted_to_the_call_and_is_as_before_afterwards(bench):
         code = code_of(program.process.pid)
         # In any order: what one leaves behind the next takes up again.
         for mode in [*MODES, "--count", "--hot-limit", None, "--count", "--budget", None]:
-            options = MODES.get(mode, [])
+            options = MODES.get(mode, EVERY["full"])
             wanted, trace = attached(bench, program, options)
             found = exactly(bench, trace, wanted, f"{kind}: attach {options}")
             is_as_before(program.process.pid, code)

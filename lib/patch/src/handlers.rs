@@ -6,7 +6,8 @@
 //! are handlers is seen when they are registered: until then nothing of them is changed. Nothing is
 //! given for a module that registers none. Must not know what is recorded there.
 
-use std::collections::{BTreeSet, HashMap};
+use rustc_hash::FxHashMap as HashMap;
+use std::collections::BTreeSet;
 
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Function, FunctionFlags};
@@ -168,7 +169,7 @@ fn addresses_in<'a>(object: &'a Object<'a>, f: &Function) -> impl Iterator<Item 
 
 /// For each function, where those begin and end that jump into it.
 fn linked(analysis: &Analysis) -> HashMap<usize, Vec<(Svma, Svma)>> {
-    let mut linked: HashMap<usize, Vec<(Svma, Svma)>> = HashMap::new();
+    let mut linked: HashMap<usize, Vec<(Svma, Svma)>> = HashMap::default();
     for f in &analysis.functions {
         for to in analysis.links_of(f) {
             linked

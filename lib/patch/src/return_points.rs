@@ -15,7 +15,7 @@
 //! call of this site open in that frame. A call of what ends in a panic (Go) has no return point,
 //! although Go's compiler writes an instruction behind it. Must not know what is recorded, and how.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
@@ -168,7 +168,7 @@ pub fn return_points(object: &Object<'_>, analysis: &Analysis, plan: &[u8]) -> V
         springboards: Springboards::find_with_ends(object, analysis),
         stated,
         panics: panics.map(|s| s.svma.0).collect(),
-        lent: HashMap::new(),
+        lent: HashMap::default(),
     };
     finder.all(plan)
 }

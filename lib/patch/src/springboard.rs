@@ -8,7 +8,7 @@
 //! after a return or an unconditional jump, up to an address divisible by 8, that no direct branch
 //! of the function targets (a jump table's label stands behind the filling, not in it).
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
 use sptrace_addr::Svma;
@@ -47,7 +47,7 @@ impl Springboards {
             })
             .collect();
         Self {
-            inside: HashMap::new(),
+            inside: HashMap::default(),
             gaps,
             takes_ends: false,
         }
@@ -123,7 +123,7 @@ fn filling_inside(object: &Object<'_>, f: &Function, takes_ends: bool) -> Vec<(u
         return Vec::new();
     };
     let mut decoder = Decoder::with_ip(64, code, f.entry.0, DecoderOptions::NONE);
-    let (mut runs, mut targets) = (Vec::new(), HashSet::new());
+    let (mut runs, mut targets) = (Vec::new(), HashSet::default());
     let mut after_end = false;
     let mut run: Option<u64> = None;
     while decoder.can_decode() {

@@ -147,7 +147,7 @@ pub fn run(mut args: RunArgs, at_start: AtStart) -> ExitCode {
 
 /// What the user of a Go program should know.
 const GO: &str = "a Go program: its calls are recorded in order, and times are estimates \
-                  (--stamps full has stamps, and direct calls without their ends alone)";
+                  (with --return-points, where it can be had, they have stamps)";
 
 enum Failure {
     /// One line, and the status.

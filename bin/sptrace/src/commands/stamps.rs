@@ -13,8 +13,7 @@ pub struct StampArgs {
     /// When the clock is read: at the beginning and the end of each call, of calls that are not
     /// short, or for none. Without it exactly which functions are called is recorded, in which
     /// order, and inside of which others, at a part of the price. Times are estimates then, and
-    /// marked with ~; those of system calls are measured (--syscalls). Without this option: full,
-    /// but none where `run` starts a Go program, of which full would show a part only
+    /// marked with ~; those of system calls are measured (--syscalls). Without this option: full
     #[arg(help_heading = record::WHAT, long, value_enum, value_name = "WHEN")]
     stamps: Option<Stamps>,
     /// Leave every return address on the stack as it is, and see the end of a call at the place
@@ -44,7 +43,10 @@ impl StampArgs {
         is_better_without: bool,
     ) -> Result<bool, String> {
         let own = [(stamps != Stamps::Full, "--stamps auto and none")];
-        let other = own.into_iter().chain(others).find(|(is_asked, _)| *is_asked);
+        let other = own
+            .into_iter()
+            .chain(others)
+            .find(|(is_asked, _)| *is_asked);
         match (self.return_points.unwrap_or(ReturnPoints::Auto), other) {
             (ReturnPoints::Never, _) => Ok(false),
             (ReturnPoints::Auto, other) => Ok(other.is_none() && !is_better_without),

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 /// After an attach, until it is looked for the first time whether any were left.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// Between two looks at the most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 

@@ -7,7 +7,7 @@
 //! always was, or, in code whose return addresses must stay, its end is not seen. Must not know
 //! what is recorded.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap as HashMap;
 
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Function, Site, SiteKind};
