@@ -159,9 +159,9 @@ enum Failure {
     NotExecuted(u8),
 }
 
-/// For which calls the clock is read, and whether calls are recorded by their return points, as it is
-/// asked for, or as suits best. A Go program's runtime walks its own stacks: calls with stamps have
-/// no ends there but by their return points.
+/// For which calls the clock is read, and whether calls are recorded by their return points, as it
+/// is asked for, or as suits best. A Go program's runtime walks its own stacks: calls with stamps
+/// have no ends there but by their return points.
 fn choose(args: &RunArgs) -> Result<(Stamps, bool), String> {
     let is_go = args
         .command

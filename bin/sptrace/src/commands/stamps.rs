@@ -18,11 +18,11 @@ pub struct StampArgs {
     stamps: Option<Stamps>,
     /// Leave every return address on the stack as it is, and see the end of a call at the place
     /// that it returns to. Whoever walks the program's stack then, from inside or outside, sees
-    /// what is there without sptrace, and calls of a Go program have stamps and ends. Of a few calls
-    /// the end is not seen, nor what they return. A process of several threads that is attached to
-    /// is stopped for some milliseconds a few times more for it. Options that count calls, or record
-    /// them without stamps, do not go together with `always`, which is what the option alone means.
-    /// Without it: auto
+    /// what is there without sptrace, and calls of a Go program have stamps and ends. Of a few
+    /// calls the end is not seen, nor what they return. A process of several threads that is
+    /// attached to is stopped for some milliseconds a few times more for it. Options that count
+    /// calls, or record them without stamps, do not go together with `always`, which is what the
+    /// option alone means. Without it: auto
     #[arg(help_heading = record::WHAT, long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always")]
     return_points: Option<ReturnPoints>,
 }
@@ -62,8 +62,8 @@ impl StampArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ReturnPoints {
     /// Where nothing else is asked for that return addresses of sptrace's own serve better: no
-    /// choice of functions (-F, -N, -D, -l, --between), no values (-A, -R, scripts), and no start in
-    /// the middle of a command
+    /// choice of functions (-F, -N, -D, -l, --between), no values (-A, -R, scripts), and no start
+    /// in the middle of a command
     Auto,
     /// In any case
     Always,
