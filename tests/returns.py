@@ -615,6 +615,45 @@ def ends_are_seen_in_threads_that_were_attached_to(bench):
     if other * 10 > seen: raise Failed(f"sites whose ends are implied: {of}")
 
 
+SPAWNING = r"""
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define HERE __attribute__((noinline, noclone))
+extern char **environ;
+static char *words[] = {"true", 0};
+HERE static int forks(void)
+{
+    pid_t child = vfork();
+    if (child == 0) { execv("/bin/true", words); _exit(9); }
+    return child;
+}
+HERE static int spawns(void) { pid_t child; posix_spawn(&child, "/bin/true", 0, 0, words, environ); return child + 0; }
+HERE static int awaits(int child) { int status; waitpid(child, &status, 0); return status; }
+int main(void)
+{
+    int all = 0;
+    for (int i = 0; i < 3; i++) all |= awaits(forks()) | awaits(spawns());
+    return all;
+}
+"""
+
+
+@case
+def a_child_on_another_stack_hides_no_ends(bench):
+    """What posix_spawn(3) makes runs on a stack of its own beside its parent's open calls: all that the parent called from then on seemed to lie in clone3."""
+    program = f"{bench.folder}/spawning"
+    with open(f"{program}.c", "w") as f: f.write(SPAWNING)
+    subprocess.run(["gcc", "-O2", "-o", program, f"{program}.c"], check=True)
+    _, trace = bench.record("spawning.data", POINTS, [program])
+    rows = csv.reader(io.StringIO(bench.report(trace, "functions", "--columns", "calls,untimed,function", "--format", "csv")))
+    found = {function: (calls, untimed) for calls, untimed, function in (row[-3:] for row in rows)}
+    for name in ("forks", "spawns"): same(f"{name}: calls, and those without an end", ("3", "0"), found.get(name))
+    same("awaits", ("6", "0"), found.get("awaits"))
+    depths = {line.split("|", 1)[1].index("awaits") for line in bench.report(trace, "tree").splitlines() if " awaits(" in line and "|" in line}
+    same("depths at which awaits is called", 1, len(depths))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sptrace")

@@ -8,7 +8,7 @@ use crate::events::exits;
 use crate::memory::frame::{Frame, Vectors};
 use crate::memory::thread::Hot;
 use crate::plans::slot;
-use crate::record::{chunk, settle};
+use crate::record::settle;
 
 /// Control has come to a return point: by the return of its call if that is the innermost one, and
 /// lies at this stack pointer, else by a jump.
@@ -24,12 +24,8 @@ pub fn returned(hot: &Hot, f: &Frame, vectors: &Vectors, rsp: u64) {
         return;
     }
     settle::settle(hot, rsp, false);
-    let top = hot.top();
-    if top.rsp() == rsp && top.id() as u32 == call as u32 {
-        chunk::put_event(hot, id as u32, None);
-        hot.pop();
-        settle::frames_ended(hot);
-    } else if top.rsp() == rsp {
+    let is_its = |frame: u64| frame as u32 == call as u32;
+    if !settle::leave_below(hot, rsp, id as u32, is_its) && hot.top().rsp() == rsp {
         // Control is in its caller.
         settle::settle(hot, rsp, true);
     }

@@ -110,6 +110,9 @@ pub struct Hot {
     pub overflow: Word,
     /// Barriers on the shadow stack: see `stacks`.
     pub barriers: Half,
+    /// 1: frames of several stacks lie one above the other, as after a switch of coroutines, so the
+    /// innermost one does not say which calls are open. Compared together with `barriers`.
+    pub has_other_stacks: Half,
     /// The program's signal mask as of this event of the slow path.
     pub mask: Word,
     /// gs:0x10c8 what the door pushed, while signals may interrupt the agent: see `unblocked`. 0:

@@ -159,6 +159,7 @@ fn has_ended(hot: &Hot, at: u64, (rsp, inclusive): (u64, bool), is_one_stack: &m
         *is_one_stack = stacks::reaches(hot, rsp);
         if !*is_one_stack {
             state::count_hole(hole::OTHER_STACK);
+            hot.has_other_stacks.set(1);
             return false;
         }
     }
@@ -288,20 +289,28 @@ pub(crate) fn leave(hot: &Hot, rsp: u64, id: u64) {
         frames_ended(hot);
         return;
     }
-    // Frames of another stack (or of one left by siglongjmp) may lie above ours.
+    if !leave_below(hot, rsp, id as u32, |id| id & FRAME_OPEN == 0) {
+        chunk::put(hot, record::RESUMED, id);
+    }
+}
+
+/// The innermost call at `rsp` returns, if `is_it` says so of its id: frames of another stack (or
+/// of one left by siglongjmp) may lie above it. False: it does not.
+pub fn leave_below(hot: &Hot, rsp: u64, exit: u32, is_it: impl Fn(u64) -> bool) -> bool {
     let mut below = hot.top();
     let mut frames = 0u64;
     while below.rsp() != u64::MAX && below.rsp() != rsp && frames < 4096 {
         below = below.below();
         frames += 1;
     }
-    if below.rsp() == rsp && below.id() & FRAME_OPEN == 0 {
+    let has_returned = below.rsp() == rsp && is_it(below.id());
+    if has_returned {
         drop_frames(hot, frames);
-        chunk::put_event(hot, id as u32, None);
+        chunk::put_event(hot, exit, None);
         hot.pop();
-    } else {
-        chunk::put(hot, record::RESUMED, id);
+        frames_ended(hot);
     }
+    has_returned
 }
 
 /// Drops the innermost `frames`, reporting each kind in order.

@@ -6,8 +6,8 @@
 //! of the call before this place, which the slot says in the word in front of its call of RETURN
 //! ([`sptrace_wire::plan::SITE_RETURN`]). Where it is not, nothing has happened. Where frames lie
 //! below, which have ended unseen, the slow path tells of them; and it looks where a barrier may be
-//! the innermost one, of a handler that has ended. RETURN_IN_CALL does the same in the slot of the
-//! next call, whose return address has been pushed by then.
+//! the innermost one, of a handler that has ended, or a frame of another stack. RETURN_IN_CALL does
+//! the same in the slot of the next call, whose return address has been pushed by then.
 //!
 //! Where threads run lanes ([`crate::reach::lanes`]) there is one of each more, whose name ends in
 //! `_IN_LANE`. It takes the slow path of the other when the stack is not that of the block's lane.
@@ -123,7 +123,7 @@ sptrace_\name\()_again:
     .else
     ja 93f
     .endif
-    cmp dword ptr gs:[{barriers}], 0
+    cmp qword ptr gs:[{barriers}], 0
     jne sptrace_slow_\number
     .if \in_lane
     CHECK_LANE \at, sptrace_slow_\number
