@@ -52,10 +52,13 @@ impl StackWord {
 /// # Safety
 /// So many are mapped there.
 pub unsafe fn stands(at: u64, bytes: &[u8]) -> bool {
-    let first = at as *const u8;
+    let (words, rest) = bytes.as_chunks::<4>();
+    let first = at + bytes.len() as u64 - rest.len() as u64;
     // SAFETY: the caller's.
-    let is = |(k, byte): (usize, &u8)| unsafe { first.wrapping_add(k).read_volatile() } == *byte;
-    bytes.iter().enumerate().all(is)
+    let is_word = |(at, word): (u64, &[u8; 4])| unsafe { self::bytes::<4>(at) } == *word;
+    // SAFETY: the caller's.
+    let is_byte = |(at, byte): (u64, &u8)| unsafe { self::bytes::<1>(at) } == [*byte];
+    (at..).step_by(4).zip(words).all(is_word) && (first..).zip(rest).all(is_byte)
 }
 
 /// The bytes at `at`.
