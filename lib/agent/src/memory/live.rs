@@ -78,16 +78,29 @@ pub unsafe fn bytes<const N: usize>(at: u64) -> [u8; N] {
 /// As for `stands`.
 #[inline]
 pub unsafe fn copy_from(at: u64, to: &mut [u8]) {
+    match to.len() {
+        // SAFETY: the caller's.
+        bytes @ ..=SHORT => unsafe { copy_short(at, to.as_mut_ptr(), bytes) },
+        // SAFETY: the caller's.
+        bytes => unsafe {
+            core::ptr::copy_nonoverlapping(at as *const u8, to.as_mut_ptr(), bytes);
+        },
+    }
+}
+
+/// More bytes are copied by the instruction for all lengths.
+pub const SHORT: usize = 512;
+
+/// Copies at most [`SHORT`] bytes.
+///
+/// # Safety
+/// So many are mapped at both places, which do not meet.
+#[inline]
+pub unsafe fn copy_short(at: u64, to: *mut u8, bytes: usize) {
     const STEP: usize = 16;
-    const MOST: usize = 512;
-    let (to, bytes) = (to.as_mut_ptr(), to.len());
     if bytes < STEP {
         // SAFETY: as below, a half of what there is, or less, at a time.
         return unsafe { copy_few(at, to, bytes) };
-    }
-    if bytes > MOST {
-        // SAFETY: the caller's.
-        return unsafe { core::ptr::copy_nonoverlapping(at as *const u8, to, bytes) };
     }
     let step = |offset: usize| {
         let (from, to) = (at + offset as u64, to.wrapping_add(offset));
