@@ -89,14 +89,13 @@ enum OwnSource {
 
 impl OwnBytes {
     /// Maps a part of the file, which stays as it is.
-    pub fn map(file: &File, part: Range<u64>) -> std::io::Result<Self> {
-        let bytes = usize::try_from(part.end.saturating_sub(part.start));
-        let bytes = bytes.map_err(std::io::Error::other)?;
-        if bytes == 0 {
+    pub fn map(file: &File, part: Range<usize>) -> std::io::Result<Self> {
+        if part.is_empty() {
             return Ok(Self::from(Vec::new()));
         }
         let mut options = MmapOptions::new();
-        options.offset(part.start).len(bytes).no_reserve_swap();
+        let options = options.offset(part.start as u64).len(part.len());
+        let options = options.no_reserve_swap();
         // SAFETY: as in `Bytes::map`, of a cache file.
         Ok(Self(OwnSource::Mapped(unsafe { options.map_copy(file) }?)))
     }

@@ -38,16 +38,18 @@ impl Cached {
 
     /// The same of a cache file.
     pub(crate) fn open(file: &File, stamp: &Stamp) -> Option<Self> {
-        let cached = Self::new(Bytes::map(file).ok()?, stamp)?;
-        let plan = OwnBytes::map(file, cached.header.plan()).ok()?;
-        Some(Self {
+        let content = Bytes::map(file).ok()?;
+        let header = Header::begun(content.bytes(), stamp)?;
+        // Where the plan is copied from, so that its pages are mapped once.
+        let plan = OwnBytes::map(file, header.plan()).ok()?;
+        header.is_whole(content.bytes(), &plan).then_some(Self {
+            content,
+            header,
             plan: Mutex::new(Some(plan)),
-            ..cached
         })
     }
 
-    fn part(&self, part: Range<u64>) -> &[u8] {
-        let part = part.start as usize..part.end as usize;
+    fn part(&self, part: Range<usize>) -> &[u8] {
         self.content.bytes().get(part).unwrap_or(&[])
     }
 

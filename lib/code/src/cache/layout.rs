@@ -109,24 +109,31 @@ pub(crate) const HEADER_BYTES: usize = size_of::<Header>();
 impl Header {
     /// The header of `file`, if it is whole, of this version, and made for `stamp`.
     pub fn read(file: &[u8], stamp: &Stamp) -> Option<Self> {
+        let header = Self::begun(file, stamp)?;
+        let plan = file.get(header.plan())?;
+        header.is_whole(file, plan).then_some(header)
+    }
+
+    /// The header of `file`, if it is of this version and made for `stamp`, and its parts are as
+    /// long as it is.
+    pub fn begun(file: &[u8], stamp: &Stamp) -> Option<Self> {
         let (header, content) = Self::read_from_prefix(file).ok()?;
         let path = header.path_in(content)?;
         let is_ours = header.magic == MAGIC
             && header.stamp == *stamp
             && header.debug == header.debug_now(path)?;
-        (is_ours && header.is_whole(content)?).then_some(header)
+        let parts = [header.names_bytes, header.plan_bytes, header.path_bytes];
+        let bytes = parts
+            .iter()
+            .try_fold(0u64, |sum, part| sum.checked_add(*part));
+        (is_ours && bytes == Some(content.len() as u64)).then_some(header)
     }
 
-    /// Whether this is what was written behind the header. `None`: its parts do not add up to it.
-    fn is_whole(&self, content: &[u8]) -> Option<bool> {
-        let names = usize::try_from(self.names_bytes).ok()?;
-        let plan = usize::try_from(self.plan_bytes).ok()?;
-        let (names, rest) = content.split_at_checked(names)?;
-        let (plan, path) = rest.split_at_checked(plan)?;
-        let is_whole = path.len() as u64 == self.path_bytes
-            && hash_bytes(0, plan) == self.plan_hash
-            && self.hash_of(names, path) == self.content_hash;
-        Some(is_whole)
+    /// Whether this is what was written, given the plan once more.
+    pub fn is_whole(&self, file: &[u8], plan: &[u8]) -> bool {
+        let (names, path) = (file.get(self.names()), file.get(self.plan().end..));
+        hash_bytes(0, plan) == self.plan_hash
+            && self.hash_of(names.unwrap_or(&[]), path.unwrap_or(&[])) == self.content_hash
     }
 
     fn hash_of(&self, names: &[u8], path: &[u8]) -> u64 {
@@ -134,15 +141,15 @@ impl Header {
     }
 
     /// Where names, imports and strings lie in the file.
-    pub fn names(&self) -> Range<u64> {
-        let start = HEADER_BYTES as u64;
-        start..start.saturating_add(self.names_bytes)
+    pub fn names(&self) -> Range<usize> {
+        let start = HEADER_BYTES;
+        start..start.saturating_add(self.names_bytes as usize)
     }
 
     /// Where the plan lies.
-    pub fn plan(&self) -> Range<u64> {
+    pub fn plan(&self) -> Range<usize> {
         let start = self.names().end;
-        start..start.saturating_add(self.plan_bytes)
+        start..start.saturating_add(self.plan_bytes as usize)
     }
 }
 
