@@ -21,6 +21,15 @@ pub use super::places::Places;
 /// So many places are known of which somebody has asked who calls from there.
 const CALLED_FROM: usize = 2048;
 
+/// Who calls from a place.
+#[derive(Clone, Copy, Default)]
+struct CalledBy {
+    offset: u32,
+    caller: Option<Caller>,
+    /// Its number in the trace, once it has one.
+    id: Option<FunctionId>,
+}
+
 /// A module of the recording.
 pub struct Module {
     /// The file's path.
@@ -36,7 +45,7 @@ pub struct Module {
     callers: OnceLock<Callers>,
     /// Who calls from places that were asked for, by their offsets: a few are asked for again and
     /// again. Empty before the first.
-    called_from: RefCell<Vec<(u32, Option<Caller>)>>,
+    called_from: RefCell<Vec<CalledBy>>,
     /// Functions at whose calls something runs, or whose values are kept.
     valued: OnceLock<Vec<u64>>,
     /// How many functions it has, and of how many the return addresses stay.
@@ -110,20 +119,26 @@ impl Module {
         Some(self.base_svma + u64::from(function.entry))
     }
 
-    /// Who calls from the place at `offset`.
-    pub fn caller(&self, offset: u32) -> Option<Caller> {
+    /// Who calls from the place at `offset`, and the trace's number of that if it is named there.
+    pub fn caller(&self, offset: u32) -> Option<(Caller, Option<FunctionId>)> {
         let mut known = self.called_from.borrow_mut();
         if known.is_empty() {
-            known.resize(CALLED_FROM, (0, None));
+            known.resize(CALLED_FROM, CalledBy::default());
         }
         let known = known.get_mut(offset as usize / 8 % CALLED_FROM)?;
-        if known.0 != offset {
+        if known.offset != offset {
             let rows = self.places.rows();
             let callers = || rows.view().map(Callers::of).unwrap_or_default();
             let caller = |site| self.callers.get_or_init(callers).at(site);
-            *known = (offset, rows.site_at(offset).and_then(caller));
+            *known = CalledBy {
+                offset,
+                caller: rows.site_at(offset).and_then(caller),
+                id: None,
+            };
         }
-        known.1
+        let caller = known.caller?;
+        known.id = known.id.or_else(|| self.named(caller.svma));
+        Some((caller, known.id))
     }
 
     /// The trace's number of the function at `svma`, if it is named in the trace.
