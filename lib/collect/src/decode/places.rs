@@ -86,9 +86,10 @@ impl Places {
 mod tests {
     use super::*;
     use crate::decode::callers::{Caller, Callers};
-    use crate::decode::place::PLACE_EXIT;
+    use crate::decode::place::{PLACE_ENTRY, PLACE_EXIT};
     use crate::decode::rows::{kind_of, sites_of};
     use sptrace_image::Object;
+    use sptrace_patch::roots::{Hook, add_hooks};
     use sptrace_wire::plan::*;
     use std::collections::HashMap;
 
@@ -121,6 +122,42 @@ mod tests {
             }
         }
         all
+    }
+
+    #[test]
+    fn hooks_are_found_and_nobody_calls_from_them() {
+        let file = std::fs::read("/bin/ls").unwrap();
+        let object = Object::parse(&file).unwrap();
+        let analysis = sptrace_code::analyze(&object);
+        let plan = sptrace_patch::build_plan(&object, &analysis);
+        let hooks = analysis.functions.iter().map(|f| Hook {
+            entry: f.entry,
+            end: f.end,
+            kind: SpecialKind::Root,
+            rules: HookRules::ALWAYS,
+            linked: Vec::new(),
+        });
+        let plan = add_hooks(&object, &plan, &hooks.collect::<Vec<_>>())
+            .unwrap()
+            .plan;
+        let view = PlanView::new(&plan).unwrap();
+        let base = view.header().base_svma;
+        let places = Places::new(view.header().area_bytes, Rows::of(plan.clone().into()));
+        let roots = view.specials().filter(|s| s.kind == SpecialKind::Root);
+        let mut found = 0;
+        for root in roots {
+            for (id, kind) in [(HOOK_ENTRY_ID, PLACE_ENTRY), (HOOK_EXIT_ID, PLACE_EXIT)] {
+                let offset = root.slot + id as u32;
+                let place = places.at(offset).unwrap();
+                assert_eq!(place.kind(), kind);
+                let callee = places.rows().callee(place.number());
+                assert_eq!(callee, Some(base + u64::from(root.entry)));
+                assert_eq!(places.rows().site_at(offset), None);
+                found += 1;
+            }
+        }
+        assert!(found > 100, "{found}");
+        look_up(plan);
     }
 
     /// Looks everything up that is there, from the end on, and what is not there.

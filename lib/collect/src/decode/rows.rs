@@ -13,14 +13,12 @@ use super::place::{
 use sptrace_code::Plan;
 use sptrace_wire::plan::*;
 
-/// No id lies farther behind the start of its slot.
-const SLOT_BYTES: u32 = 512;
-
 /// What is read of a plan.
 #[derive(Debug, Default)]
 pub struct Rows {
     plan: Option<Plan>,
-    /// Hooks: slots, and whose entries they intercept. Their numbers come after those of sites.
+    /// Hooks: slots, and whose entries they intercept, sorted. Their numbers come after those of
+    /// sites.
     hooks: Vec<(u32, u32)>,
     /// Slots and numbers of sites, sorted, where they are in another order.
     by_slot: OnceLock<Box<[(u32, u32)]>>,
@@ -33,8 +31,10 @@ impl Rows {
             .into_iter()
             .flat_map(PlanView::specials);
         let hooks = hooks.filter(|s| s.kind == SpecialKind::Root);
+        let mut hooks: Vec<_> = hooks.map(|s| (s.slot, s.entry)).collect();
+        hooks.sort_unstable();
         Self {
-            hooks: hooks.map(|s| (s.slot, s.entry)).collect(),
+            hooks,
             plan: Some(plan),
             by_slot: OnceLock::new(),
         }
@@ -50,8 +50,7 @@ impl Rows {
         let Some(view) = self.view() else {
             return;
         };
-        let slots = part.start.saturating_sub(SLOT_BYTES)..part.end;
-        self.each_in(view, slots.clone(), |number, site| {
+        self.each_in(view, part.clone(), |number, site| {
             let Some((entry, exit)) = view.ids(&site) else {
                 return;
             };
@@ -62,12 +61,15 @@ impl Rows {
                 }
             }
         });
-        for (number, (slot, _)) in (view.header().sites..).zip(&self.hooks) {
-            if slots.contains(slot) {
-                for (offset, kind) in [(HOOK_ENTRY_ID, PLACE_ENTRY), (HOOK_EXIT_ID, PLACE_EXIT)] {
-                    let at = slot.wrapping_add(offset as u32);
-                    told(at, Place::of_site(kind, number));
-                }
+        let hooks = self.hooks.iter().zip(view.header().sites..);
+        let from = self.hooks_until(part.start).saturating_sub(1);
+        let hooks = hooks
+            .skip(from)
+            .take_while(|((slot, _), _)| *slot < part.end);
+        for ((slot, _), number) in hooks {
+            for (offset, kind) in [(HOOK_ENTRY_ID, PLACE_ENTRY), (HOOK_EXIT_ID, PLACE_EXIT)] {
+                let at = slot.wrapping_add(offset as u32);
+                told(at, Place::of_site(kind, number));
             }
         }
     }
@@ -90,8 +92,8 @@ impl Rows {
     pub fn site_at(&self, offset: u32) -> Option<u32> {
         let view = self.view()?;
         let (slot, number) = self.last_until(view, offset)?;
-        let is_later = |(hook, _): &(u32, u32)| (slot..=offset).contains(hook);
-        if self.hooks.iter().any(is_later) {
+        let hook = self.hooks_until(offset).checked_sub(1);
+        if hook.is_some_and(|last| self.hooks[last].0 >= slot) {
             return None;
         }
         let twins = twins_of(view);
@@ -101,16 +103,23 @@ impl Rows {
         })
     }
 
+    /// How many hooks have slots that begin at or before `offset`.
+    fn hooks_until(&self, offset: u32) -> usize {
+        self.hooks.partition_point(|(slot, _)| *slot <= offset)
+    }
+
+    /// Tells of the sites whose slots lie in this part of the area. Slots do not meet, so one that
+    /// begins before it may be such, in each run the last.
     fn each_in<'a>(
         &'a self,
         view: PlanView<'a>,
-        slots: Range<u32>,
+        part: Range<u32>,
         mut told: impl FnMut(u32, PlanSite),
     ) {
         if let Some(sorted) = self.sorted(view) {
-            let from = sorted.partition_point(|(slot, _)| *slot < slots.start);
-            let rest = sorted.get(from..).unwrap_or(&[]).iter();
-            for (_, number) in rest.take_while(|(slot, _)| *slot < slots.end) {
+            let after = sorted.partition_point(|(slot, _)| *slot <= part.start);
+            let rest = sorted.get(after.saturating_sub(1)..).unwrap_or(&[]).iter();
+            for (_, number) in rest.take_while(|(slot, _)| *slot < part.end) {
                 if let Some(site) = view.site(*number) {
                     told(*number, site);
                 }
@@ -118,9 +127,10 @@ impl Rows {
             return;
         }
         for run in [sites_of(view), twins_of(view)] {
-            let from = first(view, &run, |slot| slot >= slots.start);
-            let rest = (from..run.end).map_while(|number| Some((number, view.site(number)?)));
-            rest.take_while(|(_, site)| site.slot < slots.end)
+            let after = first(view, &run, |slot| slot > part.start);
+            let rest = (after.saturating_sub(1).max(run.start)..run.end)
+                .map_while(|number| Some((number, view.site(number)?)));
+            rest.take_while(|(_, site)| site.slot < part.end)
                 .for_each(|(number, site)| told(number, site));
         }
     }
