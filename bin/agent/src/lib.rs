@@ -5,6 +5,8 @@
 
 use core::arch::asm;
 
+use sptrace_agent::memory::live;
+
 /// Called by the bootstrap stub. `arena`: the mapped arena; `entry`: where the program begins;
 /// `loader_entry`: where ld.so begins, or 0; `stack_top`: the program's first stack pointer.
 ///
@@ -68,13 +70,28 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
+/// Copies from the first byte on: what is copied to may begin before what is copied from ends.
+///
+/// # Safety
+/// Both ranges are there.
+unsafe fn copy_forward(to: *mut u8, from: *const u8, n: usize) {
+    // SAFETY: the caller's ranges.
+    unsafe {
+        asm!("rep movsb", inout("rcx") n => _, inout("rdi") to => _, inout("rsi") from => _, options(nostack, preserves_flags));
+    }
+}
+
 /// # Safety
 /// memcpy(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, n: usize) -> *mut u8 {
     // SAFETY: the caller's ranges.
     unsafe {
-        asm!("rep movsb", inout("rcx") n => _, inout("rdi") to => _, inout("rsi") from => _, options(nostack, preserves_flags));
+        match n {
+            // The instruction is slow to begin, and most of what the agent copies is short.
+            ..=live::SHORT => live::copy_short(from as u64, to, n),
+            _ => copy_forward(to, from, n),
+        }
     }
     to
 }
@@ -97,7 +114,8 @@ pub unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, n: usize) -> *mut
     // SAFETY: the caller's ranges; backwards when they overlap that way.
     unsafe {
         if (to as usize).wrapping_sub(from as usize) >= n {
-            return memcpy(to, from, n);
+            copy_forward(to, from, n);
+            return to;
         }
         let mut i = n;
         while i > 0 {

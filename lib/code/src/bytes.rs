@@ -1,4 +1,4 @@
-//! Bytes of a file, mapped, or of memory.
+//! Bytes of a file, mapped, or of memory: to be read, or to be changed by who has them.
 
 #![allow(
     unsafe_code,
@@ -7,9 +7,10 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::ops::{Deref, DerefMut, Range};
 use std::path::Path;
 
-use memmap2::{Mmap, UncheckedAdvice};
+use memmap2::{Mmap, MmapMut, MmapOptions, UncheckedAdvice};
 
 /// Read-only bytes of an image.
 #[derive(Debug)]
@@ -72,6 +73,56 @@ impl Bytes {
             let released = unsafe { mapped.unchecked_advise(UncheckedAdvice::DontNeed) };
             // A kernel that refuses leaves more memory in use, and nothing else.
             drop(released);
+        }
+    }
+}
+
+/// Bytes that whoever has them may change. Of a file, what is not changed is not copied.
+#[derive(Debug)]
+pub(crate) struct OwnBytes(OwnSource);
+
+#[derive(Debug)]
+enum OwnSource {
+    Mapped(MmapMut),
+    Memory(Vec<u8>),
+}
+
+impl OwnBytes {
+    /// Maps a part of the file, which stays as it is.
+    pub fn map(file: &File, part: Range<usize>) -> std::io::Result<Self> {
+        if part.is_empty() {
+            return Ok(Self::from(Vec::new()));
+        }
+        let mut options = MmapOptions::new();
+        let options = options.offset(part.start as u64).len(part.len());
+        let options = options.no_reserve_swap();
+        // SAFETY: as in `Bytes::map`, of a cache file.
+        Ok(Self(OwnSource::Mapped(unsafe { options.map_copy(file) }?)))
+    }
+}
+
+impl From<Vec<u8>> for OwnBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(OwnSource::Memory(bytes))
+    }
+}
+
+impl Deref for OwnBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            OwnSource::Mapped(mapped) => mapped,
+            OwnSource::Memory(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for OwnBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            OwnSource::Mapped(mapped) => mapped,
+            OwnSource::Memory(bytes) => bytes,
         }
     }
 }

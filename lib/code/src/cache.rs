@@ -1,4 +1,4 @@
-//! The cache of analyses: one file for each image, small and quickly read.
+//! The cache of analyses: one file for each image, quickly read.
 //!
 //! Place: the user's own folder ([`Places`]), one file `<key>.analysis`, the key being a hash of
 //! device, inode, size and modification time of the image and of both versions. A warm start
@@ -8,13 +8,15 @@
 //! a folder of all users, by its build id (`cache/shared.rs`), and is copied from there.
 //!
 //! ```text
-//! offset 0   Header (cache/layout.rs): magic, versions, stamp, hashes, sizes, summary, plan's head
-//!            names, one block of LZ4: NameRecord[name_count]      12 bytes each
-//!                                     ImportRecord[import_count]   8 bytes each
-//!                                     strings, to the end
-//!            plan, one block of LZ4
-//!            path of the image, not packed, to the end: for those who look into the folder
+//! offset 0   Header (cache/layout.rs): magic, versions, stamp, hashes, sizes, summary
+//!            NameRecord[name_count]      12 bytes each
+//!            ImportRecord[import_count]   8 bytes each
+//!            strings
+//!            plan
+//!            path of the image, to the end: for those who look into the folder
 //! ```
+//!
+//! Nothing is packed: a program waits for its plan, and most of a file is never looked at.
 //!
 //! Little-endian. Addresses are 32-bit offsets from `Header::base_svma`. Functions and sites are in
 //! the plan and nowhere else. A file is written under a temporary name and renamed, so that readers
@@ -27,6 +29,7 @@ mod cached;
 mod files;
 mod layout;
 mod places;
+mod plan;
 mod shared;
 
 use std::fs::{self, File};
@@ -39,6 +42,7 @@ use sptrace_image::Object;
 pub use cached::Cached;
 pub use files::{Kept, clear, list};
 pub use places::{DEFAULT_LIMIT_BYTES, Places};
+pub use plan::Plan;
 
 use crate::analyze::analyze;
 use crate::bytes::Bytes;
@@ -49,7 +53,7 @@ use files::Readers;
 use layout::{Stamp, encode};
 
 /// Changes whenever the layout of the file or the meaning of an analysis does.
-const FORMAT_VERSION: u32 = 14;
+const FORMAT_VERSION: u32 = 15;
 
 /// Makes of an image and its analysis what is kept beside them: the plan.
 pub type MakePlan<'a> = &'a dyn Fn(&Object<'_>, &Analysis) -> Vec<u8>;
@@ -214,7 +218,7 @@ pub fn module_hash(object: &Object<'_>) -> u64 {
 
 fn open(folder: &Path, owner: u32, stamp: &Stamp) -> Option<Cached> {
     let file = files::open(&folder.join(stamp.file_name()), owner)?;
-    let cached = Cached::new(Bytes::map(&file).ok()?, stamp)?;
+    let cached = Cached::open(&file, stamp)?;
     files::touch(&file);
     Some(cached)
 }

@@ -33,7 +33,7 @@ mod tables;
 pub use analyze::analyze;
 pub use bytes::Bytes;
 pub use cache::{
-    Cached, DEFAULT_LIMIT_BYTES, Kept, MakePlan, Places, clear, fill, image_of, kept, list,
+    Cached, DEFAULT_LIMIT_BYTES, Kept, MakePlan, Places, Plan, clear, fill, image_of, kept, list,
     load_or_build, module_hash,
 };
 pub use debug_file::names;

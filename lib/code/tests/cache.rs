@@ -68,7 +68,7 @@ fn cached_analysis_equals_the_built_one() {
     let object = Object::parse(&bytes).unwrap();
     let analysis = analyze(&object);
     assert_eq!(cached.summary(), analysis.summary);
-    assert_eq!(cached.plan(), Some(PLAN.to_vec()));
+    assert_eq!(cached.plan()[..], PLAN);
     let names = sptrace_code::names(&object, image);
     for name in &names {
         assert_eq!(cached.name_of(name.svma), name.name);
@@ -89,7 +89,7 @@ fn what_is_kept_is_found_without_being_made() {
     assert!(kept(&places, IMAGE.as_ref(), 1).is_none());
     load(&folder.0, IMAGE.as_ref(), 1);
     let found = kept(&places, IMAGE.as_ref(), 1).expect("it was made just now");
-    assert!(PLAN.starts_with(found.plan_head()));
+    assert_eq!(found.plan_bytes(), PLAN);
     assert!(kept(&places, IMAGE.as_ref(), 2).is_none());
 }
 
@@ -137,7 +137,7 @@ fn file_that_others_may_write_is_not_used() {
 #[test]
 fn unusable_folder_is_no_error() {
     let (cached, built) = load(Path::new("/dev/null/cache"), IMAGE.as_ref(), 1);
-    assert!(built && cached.plan() == Some(PLAN.to_vec()));
+    assert!(built && cached.plan()[..] == PLAN);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn what_root_has_analysed_serves_all_and_only_for_the_same_code() {
     let original = Path::new("/lib/x86_64-linux-gnu/libc.so.6");
     let cached = load("own", original);
     assert_eq!(built.get(), expected);
-    assert_eq!(cached.plan(), Some(PLAN.to_vec()));
+    assert_eq!(cached.plan()[..], PLAN);
     // It is the user's own from then on.
     fs::remove_file(&list(&shared)[0].path).unwrap();
     load("own", original);

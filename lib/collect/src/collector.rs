@@ -38,15 +38,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sptrace_addr::{Avma, Svma};
+use sptrace_code::{Cached, Plan};
 use sptrace_trace::{Classifier, ExitStatus, Module as TraceModule, Note, TraceError, TraceWriter};
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::*;
 use sptrace_wire::plan::PlanView;
 
 use crate::decode::book::AddressBook;
-use crate::decode::module::Module;
+use crate::decode::module::{Module, switches};
 use crate::decode::process::{Area, Areas, Loaded};
-use crate::decode::tables::switches;
 use crate::decode::{Cursor, Decoder};
 use crate::event::calls::Calls;
 use crate::event::{Armed, Occurrence};
@@ -97,8 +97,6 @@ pub struct Collector<W: Write> {
     /// What is known of addresses.
     pub(crate) book: AddressBook,
     by_file: HashMap<(String, u64), usize>,
-    /// Modules whose plans nothing is known of yet but how they begin.
-    unread: Vec<(usize, Vec<u8>)>,
     /// The same of modules whose plans do not count any more.
     former: HashMap<(String, u64), usize>,
     ancestors: Ancestors,
@@ -138,7 +136,6 @@ impl<W: Write> Collector<W> {
             added: tables::Added::default(),
             book: AddressBook::default(),
             by_file: HashMap::new(),
-            unread: Vec::new(),
             former: HashMap::new(),
             ancestors: Ancestors::default(),
             streams: (0..STREAMS).map(|_| None).collect(),
@@ -205,25 +202,25 @@ impl<W: Write> Collector<W> {
         self.former.extend(self.by_file.drain());
     }
 
-    /// Adds a module, whose plan is read later ([`Self::read_plans`]); one whose plan was made anew
-    /// keeps what the trace calls it and its functions.
+    /// Adds a module; one whose plan was made anew keeps what the trace calls it and its functions.
     pub fn add_module(
         &mut self,
         arena: &Arena,
         file: (String, u64),
         path: &str,
-        cached: Arc<sptrace_code::Cached>,
-        plan: Vec<u8>,
+        cached: Arc<Cached>,
+        plan: Plan,
         plan_offset: u64,
     ) -> Option<usize> {
         let view = PlanView::new(&plan)?;
         let (header, switches) = (*view.header(), switches(view));
+        let plan = (plan, &header);
         let former = self.former.remove(&file);
         let former = former.and_then(|index| self.book.modules.get_mut(index));
         let module = match former {
             Some(former) => {
                 let id = former.id;
-                Module::new(path.to_owned(), cached, &header, plan_offset, id).in_place_of(former)
+                Module::new(path.to_owned(), cached, plan, plan_offset, id).in_place_of(former)
             }
             None => {
                 let module = TraceModule {
@@ -235,25 +232,14 @@ impl<W: Write> Collector<W> {
                     svma: Svma(0)..Svma(0),
                 };
                 let id = self.recorder.writer.module(&module).ok()?;
-                Module::new(path.to_owned(), cached, &header, plan_offset, id)
+                Module::new(path.to_owned(), cached, plan, plan_offset, id)
             }
         };
-        self.unread.push((self.book.modules.len(), plan));
         self.book.modules.push(module);
         let index = self.book.modules.len() - 1;
         self.by_file.insert(file, index);
         self.add_switches(arena, index, switches);
         Some(index)
-    }
-
-    /// Reads the plans of modules that were added. Until then no record of theirs may be looked at.
-    pub fn read_plans(&mut self) {
-        for (index, plan) in std::mem::take(&mut self.unread) {
-            let module = self.book.modules.get_mut(index);
-            if let (Some(module), Some(plan)) = (module, PlanView::new(&plan)) {
-                module.read(plan);
-            }
-        }
     }
 
     /// A module was found in a process and got an area. True: callees in it need full addresses.

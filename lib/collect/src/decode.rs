@@ -35,16 +35,17 @@ pub mod module;
 pub mod names;
 mod open;
 mod ordered;
+mod place;
 mod places;
 pub mod pointers;
 pub mod process;
 mod record;
 mod row;
+mod rows;
 mod run;
 pub mod sink;
 mod stretch;
 mod system_call;
-pub mod tables;
 #[cfg(test)]
 mod tests;
 pub mod whole;

@@ -12,8 +12,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 
-use sptrace_code::hash_bytes;
-use sptrace_patch::columns::from_columns;
+use sptrace_code::Plan;
 use sptrace_patch::values::with_values;
 use sptrace_trace::{EarlyEnd, Note, Section, Summary, Turn};
 use sptrace_tracee::arena::Arena;
@@ -94,14 +93,6 @@ impl Shared {
     /// The collector; its lock is never poisoned for good: what a panicking thread left is still a
     /// trace.
     pub fn lock(&self) -> MutexGuard<'_, Collector<Output>> {
-        let mut collector = self.lock_to_answer();
-        collector.read_plans();
-        collector
-    }
-
-    /// The same for who answers a process that waits: of modules that it has asked for just now,
-    /// nothing can be looked up.
-    pub(crate) fn lock_to_answer(&self) -> MutexGuard<'_, Collector<Output>> {
         let turn = self.turn.lock();
         let collector = self.collector.lock();
         drop(turn);
@@ -125,8 +116,7 @@ impl Shared {
         let loaded = load::load(&self.options.cache, pid, m, self.plans());
         drop(busy);
         let (cached, file) = loaded.ok_or("its file cannot be read or analysed")?;
-        let plan = cached.plan().and_then(from_columns);
-        let plan = plan.ok_or("no plan could be made")?;
+        let plan = cached.plan();
         let is_left_out = self.options.leaves_out(&m.path);
         let mut plan = self
             .filters
@@ -134,7 +124,7 @@ impl Shared {
         let values = self.values.of_module(&cached, &plan, &file, is_left_out);
         if let Some(values) = values {
             let first = self.lock().book.describe(values.descriptions());
-            plan = with_values(&plan, &values.section(first)).unwrap_or(plan);
+            plan = with_values(&plan, &values.section(first)).map_or(plan, Plan::from);
         }
         self.sign(&mut plan);
         let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
@@ -202,11 +192,12 @@ impl Shared {
     }
 
     /// Says in a plan what tells its patch area from those of other plans and other agents.
-    fn sign(&self, plan: &mut [u8]) {
-        let hash = hash_bytes(self.agent_hash, plan);
+    fn sign(&self, plan: &mut Plan) {
+        let hash = plan.hash(self.agent_hash, PlanHeader::BYTES);
         let hash = ((hash ^ hash >> 32) as u32).to_le_bytes();
         let at = PlanHeader::HASH_OFFSET;
-        if let Some(field) = plan.get_mut(at..at + hash.len()) {
+        let head = plan.head_mut(PlanHeader::BYTES);
+        if let Some(field) = head.get_mut(at..at + hash.len()) {
             field.copy_from_slice(&hash);
         }
     }

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 pub mod build_plan;
-pub mod columns;
 pub mod counts;
 mod covered;
 pub mod ends;

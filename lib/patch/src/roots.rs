@@ -297,10 +297,10 @@ impl Rewritten<'_> {
     }
 
     fn site(&self, index: usize, mut site: PlanSite) -> PlanSite {
+        site.slot += self.shift;
         if site.form == SiteForm::Refused {
             return site;
         }
-        site.slot += self.shift;
         let is_twin = || {
             let h = self.view.header();
             index >= h.sites.saturating_sub(h.twins) as usize

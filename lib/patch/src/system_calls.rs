@@ -319,26 +319,19 @@ pub(crate) fn rewritten(
     Some(out)
 }
 
-/// Takes them out of a plan again: nothing of them is left but bytes that nobody looks at.
-pub fn without_system_calls(plan: &mut [u8]) {
-    let Some(view) = PlanView::new(plan) else {
-        return;
-    };
-    let first = view.specials().position(|s| s.kind.is_for_system_calls());
-    let Some(first) = first else {
-        return;
-    };
+/// The header of a plan that they are taken out of again: nothing of them is left but bytes that
+/// nobody looks at. `None`: there are none.
+pub fn without_system_calls(plan: &[u8]) -> Option<PlanHeader> {
+    let view = PlanView::new(plan)?;
+    let first = view.specials().position(|s| s.kind.is_for_system_calls())?;
     // Those that are left alone have no slot.
     let with_slot = |s: &PlanSpecial| s.kind != SpecialKind::SystemCallRefused;
     let others_end = view.specials().skip(first).find(with_slot);
-    let header = PlanHeader {
+    Some(PlanHeader {
         specials: first as u32,
         area_bytes: others_end.map_or(view.header().area_bytes, |s| s.slot),
         ..*view.header()
-    };
-    if let Some(head) = plan.get_mut(..PlanHeader::BYTES) {
-        head.copy_from_slice(&header.to_bytes());
-    }
+    })
 }
 
 struct Finder<'a> {

@@ -11,7 +11,7 @@ use slot::{ReadTemplate, routine};
 use sptrace_addr::Svma;
 use sptrace_code::{Analysis, Site, SiteKind};
 use sptrace_image::Object;
-use sptrace_patch::build_plan;
+use sptrace_patch::{build_plan, build_plan_with_returns};
 use sptrace_wire::plan::*;
 
 /// Far from where anything was linked; the area lies below the module.
@@ -307,4 +307,47 @@ fn bash() {
 #[test]
 fn python3() {
     assert!(check_file("/usr/bin/python3").is_none_or(|templates| templates > 1000));
+}
+
+/// Where an instruction leads to, or what it reads or writes, if that counts from where it lies.
+fn target(i: &Instruction) -> Option<u64> {
+    match i.op0_kind() {
+        OpKind::NearBranch64 => Some(i.near_branch_target()),
+        _ => i
+            .is_ip_rel_memory_operand()
+            .then(|| i.ip_rel_memory_address()),
+    }
+}
+
+#[test]
+fn what_a_return_point_covers_does_the_same_in_its_slot() {
+    let bytes = std::fs::read("/lib/x86_64-linux-gnu/libc.so.6").unwrap();
+    let object = Object::parse(&bytes).unwrap();
+    let plan = build_plan_with_returns(&object, &sptrace_code::analyze(&object));
+    let view = PlanView::new(&plan).unwrap();
+    let (mut plain, mut moved) = (0, 0);
+    for (row, point) in view
+        .sites()
+        .filter_map(|s| Some((s, view.return_point(&s)?)))
+    {
+        let svma = Svma(view.header().base_svma + u64::from(row.start));
+        assert!(object.code_from(svma).unwrap().starts_with(point.covered));
+        let (text, slot) = (
+            BIAS + svma.0,
+            AREA + u64::from(row.slot + u32::from(RETURN_ID)),
+        );
+        let mut code = point.covered.to_vec();
+        assert!(point.move_by(slot.wrapping_sub(text), &mut code));
+        let (before, after) = (decode(point.covered, text), decode(&code, slot));
+        for (before, after) in before.iter().zip(&after) {
+            assert_eq!(before.code(), after.code(), "at {text:#x}");
+            assert_eq!(target(before), target(after), "at {text:#x}");
+        }
+        assert_eq!(before.len(), after.len());
+        match before.iter().any(|i| target(i).is_some()) {
+            true => moved += 1,
+            false => plain += 1,
+        }
+    }
+    assert!(plain > 1000 && moved > 1000, "{plain} {moved}");
 }

@@ -9,7 +9,7 @@ use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteFlags, SiteKind,
 use sptrace_image::Object;
 use sptrace_patch::build_plan_in_order;
 use sptrace_patch::return_points::{Obstacle, Patch, ReturnPoint, Seen, return_points};
-use sptrace_wire::plan::PlanView;
+use sptrace_wire::plan::{PlanView, SiteForm};
 
 /// Where the function ends that the code is.
 const END: u64 = 0x80;
@@ -273,7 +273,7 @@ fn nearly_all_of_the_c_library_and_bash_can_be_seen_and_no_byte_is_covered_twice
         );
         let view = PlanView::new(&plan).unwrap();
         let base = view.header().base_svma;
-        let sites = view.sites().filter(|s| s.slot != 0);
+        let sites = view.sites().filter(|s| s.form != SiteForm::Refused);
         let sites = sites.map(|s| (s.start, u32::from(s.span)));
         let specials = view.specials().map(|s| (s.start, u32::from(s.span)));
         let plans: Vec<(u64, u64)> = sites

@@ -1,19 +1,9 @@
-//! Any bytes as a plan, or as the columns that a plan is kept in: refused, or every answer lies
-//! within the bytes.
+//! Any bytes as a plan: refused, or every answer lies within the bytes.
 #![no_main]
 
-use sptrace_patch::columns::{from_columns, to_columns};
 use sptrace_wire::plan::PlanView;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Some(plan) = from_columns(bytes.to_vec()) {
-        ask(&plan);
-        let _ = to_columns(plan);
-    }
-    ask(bytes);
-});
-
-fn ask(bytes: &[u8]) {
     let Some(view) = PlanView::new(bytes) else {
         return;
     };
@@ -32,4 +22,4 @@ fn ask(bytes: &[u8]) {
     for offset in [0, 0x4000, u32::MAX] {
         view.function_at(offset);
     }
-}
+});

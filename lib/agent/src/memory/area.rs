@@ -85,13 +85,18 @@ impl Area {
             let Some(word) = self.word(at) else {
                 return false;
             };
-            let mut bytes = word.get().to_le_bytes();
-            for (k, byte) in (at..).zip(&mut bytes) {
-                if let Some(new) = k.checked_sub(offset).and_then(|k| new.get(k as usize)) {
-                    *byte = *new;
+            let rest = at.checked_sub(offset).and_then(|k| new.get(k as usize..));
+            let value = match rest.and_then(|rest| rest.first_chunk()) {
+                Some(whole) => u64::from_le_bytes(*whole),
+                None => {
+                    let mut bytes = word.get().to_le_bytes();
+                    for (k, byte) in (at..).zip(&mut bytes) {
+                        let new = k.checked_sub(offset).and_then(|k| new.get(k as usize));
+                        *byte = *new.unwrap_or(byte);
+                    }
+                    u64::from_le_bytes(bytes)
                 }
-            }
-            let value = u64::from_le_bytes(bytes);
+            };
             if word.get() != value {
                 word.set(value);
             }

@@ -52,10 +52,13 @@ impl StackWord {
 /// # Safety
 /// So many are mapped there.
 pub unsafe fn stands(at: u64, bytes: &[u8]) -> bool {
-    let first = at as *const u8;
+    let (words, rest) = bytes.as_chunks::<4>();
+    let first = at + bytes.len() as u64 - rest.len() as u64;
     // SAFETY: the caller's.
-    let is = |(k, byte): (usize, &u8)| unsafe { first.wrapping_add(k).read_volatile() } == *byte;
-    bytes.iter().enumerate().all(is)
+    let is_word = |(at, word): (u64, &[u8; 4])| unsafe { self::bytes::<4>(at) } == *word;
+    // SAFETY: the caller's.
+    let is_byte = |(at, byte): (u64, &u8)| unsafe { self::bytes::<1>(at) } == [*byte];
+    (at..).step_by(4).zip(words).all(is_word) && (first..).zip(rest).all(is_byte)
 }
 
 /// The bytes at `at`.
@@ -75,16 +78,29 @@ pub unsafe fn bytes<const N: usize>(at: u64) -> [u8; N] {
 /// As for `stands`.
 #[inline]
 pub unsafe fn copy_from(at: u64, to: &mut [u8]) {
+    match to.len() {
+        // SAFETY: the caller's.
+        bytes @ ..=SHORT => unsafe { copy_short(at, to.as_mut_ptr(), bytes) },
+        // SAFETY: the caller's.
+        bytes => unsafe {
+            core::ptr::copy_nonoverlapping(at as *const u8, to.as_mut_ptr(), bytes);
+        },
+    }
+}
+
+/// More bytes are copied by the instruction for all lengths.
+pub const SHORT: usize = 512;
+
+/// Copies at most [`SHORT`] bytes.
+///
+/// # Safety
+/// So many are mapped at both places, which do not meet.
+#[inline]
+pub unsafe fn copy_short(at: u64, to: *mut u8, bytes: usize) {
     const STEP: usize = 16;
-    const MOST: usize = 512;
-    let (to, bytes) = (to.as_mut_ptr(), to.len());
     if bytes < STEP {
         // SAFETY: as below, a half of what there is, or less, at a time.
         return unsafe { copy_few(at, to, bytes) };
-    }
-    if bytes > MOST {
-        // SAFETY: the caller's.
-        return unsafe { core::ptr::copy_nonoverlapping(at as *const u8, to, bytes) };
     }
     let step = |offset: usize| {
         let (from, to) = (at + offset as u64, to.wrapping_add(offset));

@@ -126,8 +126,9 @@ impl Module {
         self.plan_ref().copied()
     }
 
+    /// The same, where it lies: it is long.
     #[inline]
-    fn plan_ref(&self) -> Option<&PlanView<'static>> {
+    pub fn plan_ref(&self) -> Option<&PlanView<'static>> {
         // SAFETY: complete before the entry is known to others (see become_other and with).
         unsafe { (*self.plan.0.get()).as_ref() }
     }

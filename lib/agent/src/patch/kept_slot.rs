@@ -26,21 +26,20 @@ pub fn call(m: &Module, s: &PlanSite) -> bool {
         true => common::KEPT,
         false => common::KEPT_FIRST,
     };
+    let routine = m.area_start() + u64::from(image::offset(counters::routine_of(routine)));
     let mut code = [0xcc; KEPT_SLOT_BYTES as usize];
-    let parts: [&[u8]; 3] = [
-        &branch(
-            CALL,
-            slot,
-            m.area_start() + u64::from(image::offset(counters::routine_of(routine))),
-        ),
-        &branch(JUMP, slot + u64::from(KEPT_ID), callee),
-        &[mark_of(s, slot)],
-    ];
-    let bytes = parts.into_iter().flatten();
-    code.iter_mut()
-        .zip(bytes)
-        .for_each(|(to, byte)| *to = *byte);
+    put(&mut code, 0, &branch(CALL, slot, routine));
+    let jump = branch(JUMP, slot + u64::from(KEPT_ID), callee);
+    put(&mut code, KEPT_ID.into(), &jump);
+    put(&mut code, KEPT_MARK.into(), &[mark_of(s, slot)]);
     m.area().renew(s.slot.into(), &code)
+}
+
+/// Puts bytes there, where they fit.
+fn put(code: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(place) = code.get_mut(at..at + bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
 }
 
 /// Whether the end is seen: as the slot says, if it was written before (a return point may have
@@ -58,30 +57,32 @@ fn mark_of(s: &PlanSite, slot: u64) -> u8 {
 
 /// Writes a return point's slot. False: it does not fit into the area.
 pub fn return_point(m: &Module, s: &PlanSite) -> bool {
-    let Some((distance, covered)) = m.plan().and_then(|plan| plan.return_point(s)) else {
+    let Some(point) = m.plan_ref().and_then(|plan| plan.return_point(s)) else {
         return false;
     };
     let bytes = s.return_slot_bytes() as usize;
     let end = u64::from(s.slot) + bytes as u64;
-    if s.slot < SLOTS_START || end > m.area_bytes() || covered.len() > COVERED_BYTES {
+    if s.slot < SLOTS_START || end > m.area_bytes() || point.covered.len() > COVERED_BYTES {
         return false;
     }
     m.area_used.raise(end);
     let slot = m.area_start() + u64::from(s.slot);
     let routine = m.area_start() + u64::from(image::offset(counters::routine_of(common::RETURN)));
-    let back = m.base.get() + u64::from(s.start) + u64::from(s.span);
+    let text = m.base.get() + u64::from(s.start);
+    let back = text + u64::from(s.span);
     let jump_at = slot + u64::from(RETURN_ID) + u64::from(s.span);
     let mut code = [0xcc; RETURN_ID as usize + COVERED_BYTES + JUMP_BYTES];
-    let parts: [&[u8]; 4] = [
-        &distance.to_le_bytes(),
-        &branch(CALL, slot + u64::from(RETURN_ENTRY), routine),
-        covered,
-        &branch(JUMP, jump_at, back),
-    ];
-    let written = parts.into_iter().flatten();
-    code.iter_mut()
-        .zip(written)
-        .for_each(|(to, byte)| *to = *byte);
+    put(&mut code, 0, &point.distance.to_le_bytes());
+    let call = branch(CALL, slot + u64::from(RETURN_ENTRY), routine);
+    put(&mut code, RETURN_ENTRY as usize, &call);
+    put(&mut code, RETURN_ID.into(), point.covered);
+    let jump_from = usize::from(RETURN_ID) + usize::from(s.span);
+    put(&mut code, jump_from, &branch(JUMP, jump_at, back));
+    let from = (slot + u64::from(RETURN_ID)).wrapping_sub(text);
+    let moved = code.get_mut(usize::from(RETURN_ID)..);
+    if !moved.is_some_and(|moved| point.move_by(from, moved)) {
+        return false;
+    }
     code.get(..bytes)
         .is_some_and(|code| m.area().renew(s.slot.into(), code))
 }

@@ -103,7 +103,7 @@ pub fn put_springboard(
 /// Whether the end of a call is seen, as its return point is patched or stays as it is: its slot
 /// says so.
 pub fn set_end(m: &Module, call: &PlanSite, is_seen: bool) {
-    let ids = m.plan().and_then(|plan| plan.ids(call));
+    let ids = m.plan_ref().and_then(|plan| plan.ids(call));
     let is_kept = matches!(call.form, SiteForm::Template | SiteForm::Kept);
     let Some((entry, _)) = ids.filter(|_| is_kept) else {
         return;
@@ -343,7 +343,7 @@ fn direct(m: &Module, s: &PlanSite) -> bool {
 /// Writes the slot of a call through a pointer that keeps its callee. One that was written before
 /// stays as it is.
 fn kept(m: &Module, s: &PlanSite) -> bool {
-    let Some((entry, _)) = m.plan().and_then(|plan| plan.ids(s)) else {
+    let Some((entry, _)) = m.plan_ref().and_then(|plan| plan.ids(s)) else {
         return false;
     };
     let id = m.area_start() + s.slot as u64 + u64::from(entry);
@@ -365,7 +365,7 @@ fn kept(m: &Module, s: &PlanSite) -> bool {
 /// that was written before, as by the parent of a fork child, has the same code; threads may be in
 /// it, which go where they have been going.
 fn keeps_acts(m: &Module, s: &PlanSite) -> bool {
-    let Some((entry, _)) = m.plan().and_then(|plan| plan.ids(s)) else {
+    let Some((entry, _)) = m.plan_ref().and_then(|plan| plan.ids(s)) else {
         return false;
     };
     let id = m.area_start() + u64::from(s.slot) + u64::from(entry);
@@ -377,7 +377,7 @@ fn keeps_acts(m: &Module, s: &PlanSite) -> bool {
 /// Copies a template's code into its slot and fills in what depends on addresses. False: there is
 /// no such, or it does not fit into the area.
 pub fn template(m: &Module, argument: u32, slot: u32) -> bool {
-    let Some(t) = m.plan().and_then(|plan| plan.template(argument)) else {
+    let Some(t) = m.plan_ref().and_then(|plan| plan.template(argument)) else {
         return false;
     };
     let mut new = [0u8; SLOT_BYTES];

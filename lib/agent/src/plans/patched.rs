@@ -109,7 +109,7 @@ impl Patch {
 
     /// The patch of a site. `None`: it has none.
     pub fn of_site(m: &Module, s: &PlanSite) -> Option<Self> {
-        let (plan, base, area) = (m.plan()?, m.base.get(), m.area_start());
+        let (plan, base, area) = (m.plan_ref()?, m.base.get(), m.area_start());
         let at = base + u64::from(s.start);
         let to = area + u64::from(plan.slot_entry(s)?);
         if s.form == SiteForm::Direct {
@@ -121,10 +121,10 @@ impl Patch {
                 to,
             });
         }
-        if let Some((_, covered)) = plan.return_point(s) {
+        if let Some(point) = plan.return_point(s) {
             return Some(Self {
                 at,
-                original: Text::of(covered)?,
+                original: Text::of(point.covered)?,
                 ours: Text::of(&branch(JUMP, at, to))?,
                 to,
             });
@@ -167,7 +167,7 @@ impl Patch {
 
     /// The patch of a special function, or of a hook.
     pub fn of_special(m: &Module, s: &PlanSpecial) -> Option<Self> {
-        let (plan, base, area) = (m.plan()?, m.base.get(), m.area_start());
+        let (plan, base, area) = (m.plan_ref()?, m.base.get(), m.area_start());
         let at = base + u64::from(s.start);
         let entry = if s.kind.is_hook() { HOOK_ENTRY } else { 0 };
         let to = area + u64::from(s.slot) + entry;
@@ -224,7 +224,7 @@ impl Springboard {
         if s.kind != SpecialKind::SystemCallFar {
             return None;
         }
-        let (plan, base, area) = (m.plan()?, m.base.get(), m.area_start());
+        let (plan, base, area) = (m.plan_ref()?, m.base.get(), m.area_start());
         let short_end = base + u64::from(s.start) + 2;
         let distance = plan.template(s.argument)?.head.springboard;
         let at = short_end.wrapping_add_signed(i64::from(distance));
@@ -242,7 +242,7 @@ impl Springboard {
         if !s.is_any(SITE_SPRINGBOARD) {
             return None;
         }
-        let (plan, base, area) = (m.plan()?, m.base.get(), m.area_start());
+        let (plan, base, area) = (m.plan_ref()?, m.base.get(), m.area_start());
         let t = plan.template_of(s)?;
         let short_end = base + u64::from(s.start) + 2;
         let at = short_end.wrapping_add_signed(i64::from(t.head.springboard));

@@ -46,37 +46,39 @@ pub fn specials(m: &Module) -> impl Iterator<Item = PlanSpecial> {
 }
 
 /// The sites of a function.
-pub fn sites_of(m: &Module, f: PlanFunction) -> impl Iterator<Item = PlanSite> {
-    let plan = of(m).map(|(plan, _)| plan);
-    plan.into_iter().flat_map(move |plan| plan.sites_of(&f))
+pub fn sites_of(m: &Module, f: PlanFunction) -> impl Iterator<Item = PlanSite> + use<'_> {
+    let plan = m.plan_ref();
+    f.sites().map_while(move |i| plan?.site(i))
 }
 
 /// The sites of a function, each with the other way in which it can be patched, if there is one.
 pub fn sites_with_twins(
     m: &Module,
     f: PlanFunction,
-) -> impl Iterator<Item = (PlanSite, Option<PlanSite>)> {
-    let plan = of(m).map(|(plan, _)| plan);
-    plan.into_iter()
-        .flat_map(move |plan| plan.sites_with_twins(&f))
+) -> impl Iterator<Item = (PlanSite, Option<PlanSite>)> + use<'_> {
+    let plan = m.plan_ref();
+    f.sites()
+        .map_while(move |i| plan.and_then(|plan| Some((plan.site(i)?, plan.twin(i)))))
 }
 
 /// The sites of a function that can be patched in two ways, each with its twin.
-pub fn twins_of(m: &Module, f: PlanFunction) -> impl Iterator<Item = (PlanSite, PlanSite)> {
-    let plan = of(m).map(|(plan, _)| plan);
-    plan.into_iter().flat_map(move |plan| plan.twins_of(&f))
+pub fn twins_of(
+    m: &Module,
+    f: PlanFunction,
+) -> impl Iterator<Item = (PlanSite, PlanSite)> + use<'_> {
+    sites_with_twins(m, f).filter_map(|(site, twin)| Some((site, twin?)))
 }
 
 /// Number of the function that begins at `address`.
 pub fn function_at(m: &Module, address: u64) -> Option<u32> {
-    let (plan, base) = of(m)?;
+    let (plan, base) = (m.plan_ref()?, m.base.get());
     plan.function_at(address.wrapping_sub(base) as u32)
 }
 
 /// The function that `address` probably lies in, the last that begins at or before it, and its
 /// number.
 pub fn function_around(m: &Module, address: u64) -> Option<(u32, PlanFunction)> {
-    let (plan, base) = of(m)?;
+    let (plan, base) = (m.plan_ref()?, m.base.get());
     let after = plan.functions_before((address.wrapping_sub(base) as u32).saturating_add(1));
     let i = after.checked_sub(1)?;
     Some((i, plan.function(i)?))
@@ -84,6 +86,6 @@ pub fn function_around(m: &Module, address: u64) -> Option<(u32, PlanFunction)> 
 
 /// Flags of function number `i`.
 pub fn flags_of(m: &Module, i: u32) -> u16 {
-    let function = of(m).and_then(|(plan, _)| plan.function(i));
+    let function = m.plan_ref().and_then(|plan| plan.function(i));
     function.map_or(0, |f| f.flags)
 }

@@ -11,7 +11,8 @@ use crate::memory::{counters, lock, state, sys};
 use crate::patch::{site, text};
 use crate::plans::ready::Reach;
 use crate::plans::{modules, plan, ready, slot};
-use crate::reach::{check, module, return_points};
+use crate::reach::return_points::Points;
+use crate::reach::{check, module};
 use crate::record::{chunk, end};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
@@ -258,18 +259,26 @@ fn patch_sites(m: &Module, f: &PlanFunction, (before, wanted): (u8, u8), batch: 
     let is_loaders = f.is_any(FN_RESOLVER) && state::control().loader == 0;
     let calls = wanted == INSTRUMENTED && !is_loaders;
     let tails = before != TAILS;
-    for s in plan::sites_of(m, *f) {
-        let is_wanted = if s.is_any(SITE_TAIL) { tails } else { calls };
-        if is_wanted {
-            if s.form == SiteForm::Refused && !s.is_any(SITE_TAIL | SITE_CALLEE_LINKED) {
-                state::process().runs_unseen.set(true);
-            }
+    let is_wanted = |s: &PlanSite| if s.is_any(SITE_TAIL) { tails } else { calls };
+    let is_unseen = |s: &PlanSite| {
+        s.form == SiteForm::Refused && !s.is_any(SITE_TAIL | SITE_CALLEE_LINKED) && is_wanted(s)
+    };
+    // What is done with return points depends on it.
+    if plan::sites_of(m, *f).any(|s| is_unseen(&s)) {
+        state::process().runs_unseen.set(true);
+    }
+    let sees_returns = calls && counters::keeps_returns();
+    let mut points = Points::of(m, *f);
+    // Each with its return point: the text is written from one end to the other.
+    for (i, s) in f.sites().zip(plan::sites_of(m, *f)) {
+        if is_wanted(&s) {
             site::patch(m, &s, batch);
         }
+        if sees_returns && let Some(point) = m.plan_ref().and_then(|plan| plan.twin(i)) {
+            points.add(&s, &point, batch);
+        }
     }
-    if calls && counters::keeps_returns() {
-        return_points::patch_all(m, f, batch);
-    }
+    points.add_others(batch);
 }
 
 /// ld.so's lazy resolvers are patched before the program runs: the first call through a lazy slot

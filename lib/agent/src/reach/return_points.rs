@@ -14,6 +14,7 @@ use crate::plans::patched::Patch;
 use crate::plans::{modules, plan};
 use crate::reach::thread;
 use crate::signals::sigframe;
+use core::cell::OnceCell;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 use sptrace_wire::plan::*;
@@ -30,9 +31,14 @@ fn nobody_stands_in(bytes: Range<u64>) -> bool {
         handlers::surely_handled_in(hot.mask.get()) != 0
             && sigframe::may_be_interrupted_in(bytes, hot.came_from.get())
     };
-    let p = state::process();
     let is_nobody = || thread::of_gs().is_some_and(|hot| !may_stand(hot));
-    !p.runs_unseen.get() || p.is_mapping.get() || sys::alone() && is_nobody()
+    !may_run_unseen() || sys::alone() && is_nobody()
+}
+
+/// Code may run that was called by code that is not seen.
+fn may_run_unseen() -> bool {
+    let p = state::process();
+    p.runs_unseen.get() && !p.is_mapping.get()
 }
 
 /// Where the bytes of a row lie.
@@ -40,28 +46,77 @@ fn bytes_of(m: &Module, row: &PlanSite) -> Range<u64> {
     m.base.get() + u64::from(row.start)..m.base.get() + u64::from(end_of(row))
 }
 
+/// The return points of a function, as they are added to a batch.
+pub struct Points<'m> {
+    module: &'m Module,
+    function: PlanFunction,
+    /// Whether nobody stands in any of them, once that was asked.
+    is_safe: OnceCell<bool>,
+    borrow: bool,
+}
+
+impl<'m> Points<'m> {
+    /// Those of a function.
+    pub fn of(module: &'m Module, function: PlanFunction) -> Self {
+        Self {
+            module,
+            function,
+            is_safe: OnceCell::new(),
+            borrow: false,
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = (PlanSite, PlanSite)> + use<'m> {
+        plan::twins_of(self.module, self.function).filter(|(_, twin)| twin.is_return())
+    }
+
+    fn is_safe(&self) -> bool {
+        *self.is_safe.get_or_init(|| {
+            let bytes = self.all().map(|(_, point)| bytes_of(self.module, &point));
+            let all =
+                |all: Range<u64>, one: Range<u64>| all.start.min(one.start)..all.end.max(one.end);
+            !may_run_unseen() || bytes.reduce(all).is_some_and(nobody_stands_in)
+        })
+    }
+
+    /// Adds the return point of this call, if it has one, unless it borrows room: that comes after
+    /// those that lend it.
+    pub fn add(&mut self, call: &PlanSite, point: &PlanSite, batch: &mut text::Batch) {
+        if !point.is_return() {
+            return;
+        }
+        if point.borrows() {
+            self.borrow = true;
+        } else if !point.is_of_several() || self.is_safe() || stands(self.module, point) {
+            site::patch(self.module, point, batch);
+        } else {
+            leave_alone(self.module, call);
+        }
+    }
+
+    /// Adds those that borrow room.
+    pub fn add_others(&self, batch: &mut text::Batch) {
+        if !self.borrow {
+            return;
+        }
+        for (call, point) in self.all().filter(|(_, point)| point.borrows()) {
+            let lenders = self.all().map(|(_, point)| point);
+            let is_lent = || site::is_lent(self.module, &point, lenders);
+            match stands(self.module, &point) || self.is_safe() && is_lent() {
+                true => site::patch(self.module, &point, batch),
+                false => leave_alone(self.module, &call),
+            }
+        }
+    }
+}
+
 /// Adds the return points of a function to the batch.
-pub fn patch_all(m: &Module, f: &PlanFunction, batch: &mut text::Batch) {
-    let points = || plan::twins_of(m, *f).filter(|(_, twin)| twin.is_return());
-    let bytes = points().map(|(_, point)| bytes_of(m, &point));
-    let bytes = bytes.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end));
-    let is_safe = bytes.is_some_and(nobody_stands_in);
-    let may_be =
-        |point: &PlanSite| is_safe || point.verdict != RETURN_OF_SEVERAL || stands(m, point);
-    // Those that lend room come before those that borrow it.
-    for (call, point) in points().filter(|(_, point)| !point.borrows()) {
-        match may_be(&point) {
-            true => site::patch(m, &point, batch),
-            false => leave_alone(m, &call),
-        }
+fn patch_all(m: &Module, f: &PlanFunction, batch: &mut text::Batch) {
+    let mut points = Points::of(m, *f);
+    for (call, point) in plan::twins_of(m, *f) {
+        points.add(&call, &point, batch);
     }
-    for (call, point) in points().filter(|(_, point)| point.borrows()) {
-        let is_lent = || site::is_lent(m, &point, points().map(|(_, point)| point));
-        match stands(m, &point) || is_safe && is_lent() {
-            true => site::patch(m, &point, batch),
-            false => leave_alone(m, &call),
-        }
-    }
+    points.add_others(batch);
 }
 
 /// The return point of a call stays as it is for now.
@@ -151,7 +206,7 @@ impl<'m> Call<'m> {
             return;
         };
         let is_one = match point.is_return() {
-            true => point.verdict != RETURN_OF_SEVERAL && !point.borrows(),
+            true => !point.is_of_several() && !point.borrows(),
             false => is_one_instruction(self.module, &point),
         };
         let is_safe = is_one || nobody_stands_in(bytes_of(self.module, &point));

@@ -1,16 +1,18 @@
 //! Using a cache file.
 //!
-//! The header, the sizes of all parts and the content hash are checked once, when it is opened;
-//! what is unpacked is checked again at each use, so that no file can cause a panic. Names are
-//! unpacked when the first one is asked for and kept; the plan is unpacked at each call.
+//! The header, the sizes of all parts and the hashes are checked once, when it is opened; what is
+//! read is checked again at each use, so that no file can cause a panic.
 
-use std::sync::OnceLock;
+use std::fs::File;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use sptrace_addr::Svma;
 use zerocopy::FromBytes;
 
-use super::layout::{HEADER_BYTES, Header, ImportRecord, NameRecord, Part, Stamp};
-use crate::bytes::Bytes;
+use super::layout::{Header, ImportRecord, NameRecord, Stamp};
+use super::plan::Plan;
+use crate::bytes::{Bytes, OwnBytes};
 use crate::model::Summary;
 use crate::names::unnamed;
 
@@ -19,7 +21,8 @@ use crate::names::unnamed;
 pub struct Cached {
     content: Bytes,
     header: Header,
-    names: OnceLock<Vec<u8>>,
+    /// The plan once more, for who asks for it first.
+    plan: Mutex<Option<OwnBytes>>,
 }
 
 impl Cached {
@@ -29,14 +32,25 @@ impl Cached {
         Some(Self {
             content,
             header,
-            names: OnceLock::new(),
+            plan: Mutex::new(None),
         })
     }
 
-    fn unpack(&self, before_bytes: u32, part: Part) -> Option<Vec<u8>> {
-        let start = HEADER_BYTES.checked_add(before_bytes as usize)?;
-        let end = start.checked_add(part.packed_bytes as usize)?;
-        part.unpack(self.content.bytes().get(start..end)?)
+    /// The same of a cache file.
+    pub(crate) fn open(file: &File, stamp: &Stamp) -> Option<Self> {
+        let content = Bytes::map(file).ok()?;
+        let header = Header::begun(content.bytes(), stamp)?;
+        // Where the plan is copied from, so that its pages are mapped once.
+        let plan = OwnBytes::map(file, header.plan()).ok()?;
+        header.is_whole(content.bytes(), &plan).then_some(Self {
+            content,
+            header,
+            plan: Mutex::new(Some(plan)),
+        })
+    }
+
+    fn part(&self, part: Range<usize>) -> &[u8] {
+        self.content.bytes().get(part).unwrap_or(&[])
     }
 
     /// The image's build id, empty if it has none or one of more than 32 bytes.
@@ -49,14 +63,20 @@ impl Cached {
         self.header.module_hash
     }
 
-    /// What the maker of the plan gave; `None`: the file is damaged in spite of its hash.
-    pub fn plan(&self) -> Option<Vec<u8>> {
-        self.unpack(self.header.names.packed_bytes, self.header.plan)
+    /// What the maker of the plan gave.
+    pub fn plan(&self) -> Plan {
+        let mapped = self
+            .plan
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let bytes = mapped.unwrap_or_else(|| self.plan_bytes().to_vec().into());
+        Plan::kept(bytes, self.header.plan_hash)
     }
 
-    /// The first bytes of that.
-    pub fn plan_head(&self) -> &[u8] {
-        &self.header.plan_head
+    /// The same, to be looked at.
+    pub fn plan_bytes(&self) -> &[u8] {
+        self.part(self.header.plan())
     }
 
     /// Size of the cache file.
@@ -88,8 +108,7 @@ impl Cached {
 
     /// Names, imports, strings.
     fn named(&self) -> Option<(&[NameRecord], &[ImportRecord], &[u8])> {
-        let part = || self.unpack(0, self.header.names).unwrap_or_default();
-        let bytes = self.names.get_or_init(part);
+        let bytes = self.part(self.header.names());
         let (names, rest) =
             <[NameRecord]>::ref_from_prefix_with_elems(bytes, self.header.name_count as usize)
                 .ok()?;

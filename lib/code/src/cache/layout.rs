@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -25,8 +26,6 @@ const LONGEST_BUILD_ID: usize = 32;
 /// A debug file with a longer name is not noticed when it appears.
 const LONGEST_LINK: usize = 64;
 const MAGIC: [u8; 8] = *b"SPTCODE\0";
-/// Bytes of a plan that can be read without unpacking it.
-const PLAN_HEAD_BYTES: usize = 128;
 
 /// Identity of an image as the file system tells it, with the versions of what is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -89,52 +88,68 @@ pub(crate) struct Header {
     link_bytes: u64,
     /// Of build id and code.
     pub module_hash: u64,
-    /// Of every byte after the header.
+    /// Of the plan.
+    pub plan_hash: u64,
+    /// Of that, and of every other byte after the header.
     content_hash: u64,
     pub base_svma: u64,
-    pub names: Part,
-    pub plan: Part,
     pub name_count: u32,
     pub import_count: u32,
-    /// Bytes of the image's path, behind the last part.
+    /// Names, imports and strings.
+    names_bytes: u64,
+    plan_bytes: u64,
+    /// Bytes of the image's path, behind the plan.
     path_bytes: u64,
     pub summary: [u64; 7],
-    /// How the plan begins, for those who need no more; filled up with zeros.
-    pub plan_head: [u8; PLAN_HEAD_BYTES],
-}
-
-/// Where a compressed part ends up and what it was.
-#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-pub(crate) struct Part {
-    /// In the file.
-    pub packed_bytes: u32,
-    /// Unpacked.
-    pub bytes: u32,
 }
 
 /// Size of [`Header`].
 pub(crate) const HEADER_BYTES: usize = size_of::<Header>();
-/// No block of LZ4 unpacks to more than so many times its size.
-const MOST_EXPANSION: u64 = 256;
 
 impl Header {
     /// The header of `file`, if it is whole, of this version, and made for `stamp`.
     pub fn read(file: &[u8], stamp: &Stamp) -> Option<Self> {
+        let header = Self::begun(file, stamp)?;
+        let plan = file.get(header.plan())?;
+        header.is_whole(file, plan).then_some(header)
+    }
+
+    /// The header of `file`, if it is of this version and made for `stamp`, and its parts are as
+    /// long as it is.
+    pub fn begun(file: &[u8], stamp: &Stamp) -> Option<Self> {
         let (header, content) = Self::read_from_prefix(file).ok()?;
         let path = header.path_in(content)?;
         let is_ours = header.magic == MAGIC
             && header.stamp == *stamp
             && header.debug == header.debug_now(path)?;
-        let parts_bytes =
-            u64::from(header.names.packed_bytes) + u64::from(header.plan.packed_bytes);
-        let is_whole = parts_bytes.checked_add(header.path_bytes) == Some(content.len() as u64);
-        let sizes = [header.names, header.plan];
-        let sane = sizes
+        let parts = [header.names_bytes, header.plan_bytes, header.path_bytes];
+        let bytes = parts
             .iter()
-            .all(|part| u64::from(part.bytes) <= MOST_EXPANSION * u64::from(part.packed_bytes));
-        (is_ours && is_whole && sane && header.content_hash == hash_bytes(0, content))
-            .then_some(header)
+            .try_fold(0u64, |sum, part| sum.checked_add(*part));
+        (is_ours && bytes == Some(content.len() as u64)).then_some(header)
+    }
+
+    /// Whether this is what was written, given the plan once more.
+    pub fn is_whole(&self, file: &[u8], plan: &[u8]) -> bool {
+        let (names, path) = (file.get(self.names()), file.get(self.plan().end..));
+        hash_bytes(0, plan) == self.plan_hash
+            && self.hash_of(names.unwrap_or(&[]), path.unwrap_or(&[])) == self.content_hash
+    }
+
+    fn hash_of(&self, names: &[u8], path: &[u8]) -> u64 {
+        hash_bytes(hash_bytes(self.plan_hash, names), path)
+    }
+
+    /// Where names, imports and strings lie in the file.
+    pub fn names(&self) -> Range<usize> {
+        let start = HEADER_BYTES;
+        start..start.saturating_add(self.names_bytes as usize)
+    }
+
+    /// Where the plan lies.
+    pub fn plan(&self) -> Range<usize> {
+        let start = self.names().end;
+        start..start.saturating_add(self.plan_bytes as usize)
     }
 }
 
@@ -242,19 +257,16 @@ pub(crate) fn encode(
         link: [0; LONGEST_LINK],
         link_bytes: 0,
         module_hash,
+        plan_hash: hash_bytes(0, plan),
         content_hash: 0,
         base_svma,
-        names: Part::zeroed(),
-        plan: Part::zeroed(),
         name_count: u32::try_from(names.len()).ok()?,
         import_count: u32::try_from(imports.len()).ok()?,
+        names_bytes: 0,
+        plan_bytes: plan.len() as u64,
         path_bytes: path.as_os_str().len() as u64,
         summary: summary_words(summary),
-        plan_head: [0; PLAN_HEAD_BYTES],
     };
-    for (to, byte) in header.plan_head.iter_mut().zip(plan) {
-        *to = *byte;
-    }
     if let Some(place) = header.build_id.get_mut(..object.build_id.len()) {
         place.copy_from_slice(object.build_id);
         header.build_id_bytes = object.build_id.len() as u64;
@@ -266,42 +278,11 @@ pub(crate) fn encode(
         header.link_bytes = name.len() as u64;
     }
     header.debug = header.debug_now(path)?;
-    let mut out = vec![0; HEADER_BYTES];
     let named = [names.as_bytes(), imports.as_bytes(), strings.as_bytes()].concat();
-    header.names = Part::append(&named, &mut out)?;
-    header.plan = Part::append(plan, &mut out)?;
-    out.extend(path.as_os_str().as_bytes());
-    header.content_hash = hash_bytes(0, &out[HEADER_BYTES..]);
-    out[..HEADER_BYTES].copy_from_slice(header.as_bytes());
-    Some(out)
-}
-
-impl Part {
-    fn zeroed() -> Self {
-        Self {
-            packed_bytes: 0,
-            bytes: 0,
-        }
-    }
-
-    /// Packs `content` and appends it.
-    fn append(content: &[u8], out: &mut Vec<u8>) -> Option<Self> {
-        let bytes = u32::try_from(content.len()).ok()?;
-        let packed = lz4_flex::block::compress(content);
-        out.extend(&packed);
-        let packed_bytes = u32::try_from(packed.len()).ok()?;
-        Some(Self {
-            packed_bytes,
-            bytes,
-        })
-    }
-
-    /// What [`Part::append`] was given.
-    pub fn unpack(self, packed: &[u8]) -> Option<Vec<u8>> {
-        let bytes = self.bytes as usize;
-        let content = lz4_flex::block::decompress(packed, bytes).ok()?;
-        (content.len() == bytes).then_some(content)
-    }
+    let path = path.as_os_str().as_bytes();
+    header.names_bytes = named.len() as u64;
+    header.content_hash = header.hash_of(&named, path);
+    Some([header.as_bytes(), &named, plan, path].concat())
 }
 
 fn name_records(

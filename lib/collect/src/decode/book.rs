@@ -355,12 +355,12 @@ impl AddressBook {
             self.without_end.count(None, calls);
             return None;
         };
-        let caller = module.caller(from.offset)?;
+        let (caller, id) = module.caller(from.offset)?;
         self.without_end.count(Some(caller), calls);
         if caller.keeps_returns {
             module.calls_without_end += calls;
         }
-        module.named(caller.svma)
+        id
     }
 
     /// The function in which the site of a module lies that has its slot at this offset of the
@@ -371,7 +371,7 @@ impl AddressBook {
         names: &mut impl Naming,
     ) -> Option<FunctionId> {
         let module = self.modules.get_mut(from.module)?;
-        let caller = module.caller(from.offset)?;
+        let (caller, _) = module.caller(from.offset)?;
         Some(module.function(caller.svma, names))
     }
 
@@ -379,7 +379,7 @@ impl AddressBook {
     pub(super) fn known_caller(&self, from: CalledFrom) -> Option<Option<FunctionId>> {
         let module = self.modules.get(from.module)?;
         match module.caller(from.offset) {
-            Some(caller) => module.named(caller.svma).map(Some),
+            Some((_, id)) => id.map(Some),
             None => Some(None),
         }
     }

@@ -1,20 +1,34 @@
 //! A module as the collector sees it: its plan, what each place in its patch area means, and the
 //! trace's numbers for its functions.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use super::callers::Caller;
+use super::callers::{Caller, Callers};
 use super::names::Naming;
-use super::tables::Tables;
+use super::rows::Rows;
 use sptrace_addr::Svma;
-use sptrace_code::Cached;
+use sptrace_code::{Cached, Plan};
 use sptrace_trace::{Function, FunctionId, ModuleId};
-use sptrace_wire::plan::{PlanHeader, PlanView};
+use sptrace_wire::plan::*;
 
-pub use super::places::{
-    PLACE_ENTRY, PLACE_EXIT, PLACE_IN_ORDER, PLACE_INDIRECT, PLACE_OPEN, PLACE_TAIL, Place, Places,
+pub use super::place::{
+    PLACE_ENTRY, PLACE_EXIT, PLACE_IN_ORDER, PLACE_INDIRECT, PLACE_OPEN, PLACE_TAIL, Place,
 };
+pub use super::places::Places;
+
+/// So many places are known of which somebody has asked who calls from there.
+const CALLED_FROM: usize = 2048;
+
+/// Who calls from a place.
+#[derive(Clone, Copy, Default)]
+struct CalledBy {
+    offset: u32,
+    caller: Option<Caller>,
+    /// Its number in the trace, once it has one.
+    id: Option<FunctionId>,
+}
 
 /// A module of the recording.
 pub struct Module {
@@ -28,7 +42,14 @@ pub struct Module {
     pub id: ModuleId,
     /// What the ids in a patch area stand for.
     pub places: Places,
-    tables: Tables,
+    callers: OnceLock<Callers>,
+    /// Who calls from places that were asked for, by their offsets: a few are asked for again and
+    /// again. Empty before the first.
+    called_from: RefCell<Vec<CalledBy>>,
+    /// Functions at whose calls something runs, or whose values are kept.
+    valued: OnceLock<Vec<u64>>,
+    /// How many functions it has, and of how many the return addresses stay.
+    kept: (usize, usize),
     functions: HashMap<u64, FunctionId>,
     /// Those of them that go on with another coroutine and do not come back.
     switching: Vec<FunctionId>,
@@ -47,11 +68,11 @@ pub struct Module {
 }
 
 impl Module {
-    /// One whose plan, as the agents were given it, says this.
+    /// One with this plan, which begins with `h` and is given to the agents.
     pub fn new(
         path: String,
         cached: Arc<Cached>,
-        h: &PlanHeader,
+        (plan, h): (Plan, &PlanHeader),
         plan_offset: u64,
         id: ModuleId,
     ) -> Self {
@@ -67,16 +88,18 @@ impl Module {
             text: (base + u64::from(h.text_start), base + u64::from(h.text_end)),
             area_bytes: u64::from(h.area_bytes),
             area_key: h.area_key(),
-            places: Places::none(h.area_bytes),
-            tables: Tables::default(),
+            places: Places::new(h.area_bytes, Rows::of(plan)),
+            callers: OnceLock::new(),
+            called_from: RefCell::default(),
+            valued: OnceLock::new(),
+            kept: (h.functions as usize, h.runtime_functions as usize),
             functions: HashMap::new(),
             switching: Vec::new(),
         }
     }
 
-    /// What its plan says of places, before anybody looks something up.
-    pub fn read(&mut self, plan: PlanView<'_>) {
-        self.tables = Tables::of(plan, &self.places);
+    fn plan(&self) -> Option<PlanView<'_>> {
+        self.places.rows().view()
     }
 
     /// The same, of a plan that was made anew: its functions have their numbers already.
@@ -90,17 +113,32 @@ impl Module {
     /// Where the last function begins that does so at or before `svma`.
     pub fn function_start(&self, svma: u64) -> Option<u64> {
         let offset = u32::try_from(svma.checked_sub(self.base_svma)?).ok()?;
-        let after = self
-            .tables
-            .entries
-            .partition_point(|entry| *entry <= offset);
-        let entry = self.tables.entries.get(after.checked_sub(1)?)?;
-        Some(self.base_svma + u64::from(*entry))
+        let plan = self.plan()?;
+        let after = plan.functions_before(offset.saturating_add(1));
+        let function = plan.function(after.checked_sub(1)?)?;
+        Some(self.base_svma + u64::from(function.entry))
     }
 
-    /// Who calls from the place at `offset`.
-    pub fn caller(&self, offset: u32) -> Option<Caller> {
-        self.tables.callers.at(offset)
+    /// Who calls from the place at `offset`, and the trace's number of that if it is named there.
+    pub fn caller(&self, offset: u32) -> Option<(Caller, Option<FunctionId>)> {
+        let mut known = self.called_from.borrow_mut();
+        if known.is_empty() {
+            known.resize(CALLED_FROM, CalledBy::default());
+        }
+        let known = known.get_mut(offset as usize / 8 % CALLED_FROM)?;
+        if known.offset != offset {
+            let rows = self.places.rows();
+            let callers = || rows.view().map(Callers::of).unwrap_or_default();
+            let caller = |site| self.callers.get_or_init(callers).at(site);
+            *known = CalledBy {
+                offset,
+                caller: rows.site_at(offset).and_then(caller),
+                id: None,
+            };
+        }
+        let caller = known.caller?;
+        known.id = known.id.or_else(|| self.named(caller.svma));
+        Some((caller, known.id))
     }
 
     /// The trace's number of the function at `svma`, if it is named in the trace.
@@ -119,10 +157,15 @@ impl Module {
     /// Its functions that are named in the trace and of which each call is needed: something runs
     /// there, or values are kept.
     pub fn valued(&self) -> impl Iterator<Item = FunctionId> {
-        self.tables
-            .valued
-            .iter()
-            .filter_map(|svma| self.named(*svma))
+        let valued = || {
+            let functions = self.plan().into_iter().flat_map(PlanView::functions);
+            let valued = functions.filter(|f| f.is_any(FN_VALUES));
+            valued
+                .map(|f| self.base_svma + u64::from(f.entry))
+                .collect()
+        };
+        let valued = self.valued.get_or_init(valued);
+        valued.iter().filter_map(|svma| self.named(*svma))
     }
 
     /// How many of its functions are named in the trace.
@@ -147,7 +190,7 @@ impl Module {
         } else if self.calls_without_end > 0 {
             Some(format!(
                 "{} functions have no unwind information, their runtime may walk its own stacks: in these {HOW}",
-                self.tables.callers.kept().1
+                self.kept.1
             ))
         } else {
             None
@@ -164,8 +207,7 @@ impl Module {
         if let Some(known) = place.callee() {
             return known;
         }
-        let site = (place.number()) as usize;
-        let svma = self.tables.callees.get(site).copied().unwrap_or(0);
+        let svma = self.places.rows().callee(place.number()).unwrap_or(0);
         let id = self.function(svma, names);
         self.places.set(offset, place.named(id));
         id
@@ -194,7 +236,7 @@ impl Module {
 
     /// Most of its functions are walked over by a runtime that knows return addresses.
     fn keeps_returns(&self) -> bool {
-        let (all, kept) = self.tables.callers.kept();
+        let (all, kept) = self.kept;
         kept * 2 > all
     }
 
@@ -219,3 +261,16 @@ impl Module {
 /// Where the second half of a PLT stub begins, which an unbound slot points at: after `jmp [slot]`
 /// (psABI 5.2, Procedure Linkage Table).
 const SECOND_HALF_BYTES: u64 = 6;
+
+/// Numbers of the switches of values, by where their functions begin.
+pub fn switches(plan: PlanView<'_>) -> Vec<(u64, u16)> {
+    let base = plan.header().base_svma;
+    let Some(values) = ValuesView::new(plan.values()) else {
+        return Vec::new();
+    };
+    let all = (0..values.head.functions).map_while(|i| values.get(i));
+    let switched = all.filter(|of| of.switch != 0);
+    switched
+        .map(|of| (base + u64::from(of.entry), of.switch))
+        .collect()
+}

@@ -1,136 +1,73 @@
 //! What each place in a patch area means.
 //!
-//! Given what a plan says of sites; tells for the id of a record which event it is, and of which
-//! function, once that is known. Must not know whose area it is.
+//! Given the rows of a plan; tells for the id of a record which event it is, and of which function,
+//! once that is known. Must not know whose area it is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::place::Place;
+use super::rows::Rows;
 use sptrace_trace::FunctionId;
-use sptrace_wire::control::ARENA_BYTES;
-use sptrace_wire::plan::PlanSite;
 
-/// What an id stands for. In four bytes, because the table of places is the largest thing that is
-/// read for each event, and what of it is in the caches decides what the event costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Place(u32);
-
-/// A kind takes the bits below; a site or a function the rest.
-const KIND_BITS: u32 = 6;
-/// Of these: the number is that of a function, not of a site.
-const NAMED: u32 = 32;
-/// Every site has a number: a plan lies in the arena.
-const _: () = assert!(ARENA_BYTES / (PlanSite::BYTES as u64) < 1 << (32 - KIND_BITS));
-
-impl Place {
-    #[inline]
-    pub(super) fn of_site(kind: u8, site: u32) -> Self {
-        Self(site << KIND_BITS | u32::from(kind))
-    }
-
-    /// The number of its site, or of its callee.
-    #[inline]
-    pub(super) fn number(self) -> u32 {
-        self.0 >> KIND_BITS
-    }
-
-    /// With its direct callee; unchanged if that has too large a number.
-    pub(super) fn named(self, callee: FunctionId) -> Self {
-        if callee.0 >= 1 << (32 - KIND_BITS) {
-            return self;
-        }
-        Self(callee.0 << KIND_BITS | NAMED | u32::from(self.kind()))
-    }
-
-    /// The same with the callee of an indirect one; None if that has too large a number.
-    #[inline]
-    pub fn resolved(self, callee: FunctionId) -> Option<Self> {
-        let kind = u32::from(self.kind() & !PLACE_INDIRECT);
-        let place = Self(callee.0 << KIND_BITS | NAMED | kind);
-        (callee.0 < 1 << (32 - KIND_BITS)).then_some(place)
-    }
-
-    /// A call of, or a tail jump to, a known function, or an exit.
-    #[inline]
-    pub fn is_plain(self) -> bool {
-        const fn named(kind: u8) -> u64 {
-            1 << (NAMED | kind as u32)
-        }
-        // One decision: which of these it is nobody could foretell.
-        const PLAIN: u64 = named(PLACE_ENTRY) | named(PLACE_ENTRY | PLACE_TAIL) | 1 << PLACE_EXIT;
-        PLAIN >> (self.0 % (1 << KIND_BITS)) & 1 != 0
-    }
-
-    /// A tail jump.
-    #[inline]
-    pub fn is_tail(self) -> bool {
-        self.0 & u32::from(PLACE_TAIL) != 0
-    }
-
-    /// A call or jump that is recorded in order.
-    #[inline]
-    pub fn is_in_order(self) -> bool {
-        self.kind() & PLACE_IN_ORDER == PLACE_IN_ORDER
-    }
-
-    /// The end of a call.
-    #[inline]
-    pub fn exit() -> Self {
-        Self(u32::from(PLACE_EXIT))
-    }
-
-    /// No event, but the beginning of a span of time that has this number.
-    #[inline]
-    pub fn span(number: u32) -> Self {
-        Self::of_site(SPAN, number)
-    }
-
-    /// The number of the span that begins here.
-    #[inline]
-    pub fn as_span(self) -> Option<usize> {
-        (self.kind() == SPAN).then_some(self.number() as usize)
-    }
-
-    /// The beginning of a call or of what one goes on with, of a known function.
-    #[inline]
-    pub fn entry(callee: FunctionId, is_tail: bool) -> Option<Self> {
-        let kind = if is_tail {
-            PLACE_ENTRY | PLACE_TAIL
-        } else {
-            PLACE_ENTRY
-        };
-        Self::of_site(kind, 0).resolved(callee)
-    }
-
-    /// `PLACE_*` bits.
-    #[inline]
-    pub fn kind(self) -> u8 {
-        (self.0 & (NAMED - 1)) as u8
-    }
-
-    /// The trace's number of the direct callee, once it is resolved.
-    #[inline]
-    pub fn callee(self) -> Option<FunctionId> {
-        (self.0 & NAMED != 0).then_some(FunctionId(self.0 >> KIND_BITS))
-    }
+/// The places of a patch area, by 8 bytes of it, as far as somebody has looked. Shared by all
+/// processes that have one.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    table: Arc<[AtomicU32]>,
+    rows: Arc<Rows>,
 }
 
-/// The places of a patch area, by 8 bytes of it. Shared by all processes that have one.
-#[derive(Clone, Debug, Default)]
-pub struct Places(Arc<[AtomicU32]>);
+/// So many bytes of an area are read at a time.
+const PART_BYTES: u32 = 1024;
 
 impl Places {
+    /// Those of an area of so many bytes.
+    pub(super) fn new(area_bytes: u32, rows: Rows) -> Self {
+        Self {
+            table: (0..area_bytes / 8).map(|_| AtomicU32::new(0)).collect(),
+            rows: Arc::new(rows),
+        }
+    }
+
     /// What lies at `offset` of the patch area.
     #[inline]
     pub fn at(&self, offset: u32) -> Option<Place> {
-        let place = self.0.get((offset >> 3) as usize)?;
-        let place = place.load(Ordering::Relaxed);
+        match self
+            .table
+            .get((offset >> 3) as usize)?
+            .load(Ordering::Relaxed)
+        {
+            0 => self.read(offset),
+            place => Some(Place(place)),
+        }
+    }
+
+    #[cold]
+    fn read(&self, offset: u32) -> Option<Place> {
+        let start = offset & !(PART_BYTES - 1);
+        self.rows
+            .tell(start..start.saturating_add(PART_BYTES), |at, place| {
+                if let Some(p) = self.table.get((at >> 3) as usize) {
+                    // What is there may be more than the plan says: a function has its number.
+                    let _ = p.compare_exchange(0, place.0, Ordering::Relaxed, Ordering::Relaxed);
+                }
+            });
+        let place = self
+            .table
+            .get((offset >> 3) as usize)?
+            .load(Ordering::Relaxed);
         (place != 0).then_some(Place(place))
+    }
+
+    /// The rows that they are read from.
+    pub(super) fn rows(&self) -> &Rows {
+        &self.rows
     }
 
     /// A table with just these: offset, bits `PLACE_*`, and the callee, if it is known.
     pub fn of(places: &[(u32, u8, Option<FunctionId>)]) -> Self {
-        let table = Self((0..512).map(|_| AtomicU32::new(0)).collect());
+        let table = Self::new(4096, Rows::default());
         for (offset, kind, callee) in places {
             let place = Place::of_site(*kind, 0);
             table.set(*offset, callee.map_or(place, |callee| place.named(callee)));
@@ -138,29 +75,134 @@ impl Places {
         table
     }
 
-    /// None yet, in so many bytes.
-    pub(super) fn none(area_bytes: u32) -> Self {
-        Self((0..area_bytes / 8).map(|_| AtomicU32::new(0)).collect())
-    }
-
     pub(super) fn set(&self, offset: u32, place: Place) {
-        if let Some(p) = self.0.get((offset >> 3) as usize) {
+        if let Some(p) = self.table.get((offset >> 3) as usize) {
             p.store(place.0, Ordering::Relaxed);
         }
     }
 }
 
-/// [`Place::kind`] of [`Place::span`]: no plan has it.
-const SPAN: u8 = PLACE_EXIT | PLACE_TAIL;
-/// [`Place::kind`]: an entry.
-pub const PLACE_ENTRY: u8 = 1;
-/// [`Place::kind`]: an exit.
-pub const PLACE_EXIT: u8 = 2;
-/// [`Place::kind`]: a tail jump.
-pub const PLACE_TAIL: u8 = 4;
-/// [`Place::kind`], with the bits of an entry: it is recorded in order.
-pub const PLACE_IN_ORDER: u8 = PLACE_ENTRY | PLACE_EXIT;
-/// [`Place::kind`]: the low half of the callee follows.
-pub const PLACE_INDIRECT: u8 = 8;
-/// [`Place::kind`]: its exit will not be seen.
-pub const PLACE_OPEN: u8 = 16;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::callers::{Caller, Callers};
+    use crate::decode::place::{PLACE_ENTRY, PLACE_EXIT};
+    use crate::decode::rows::{kind_of, sites_of};
+    use sptrace_image::Object;
+    use sptrace_patch::roots::{Hook, add_hooks};
+    use sptrace_wire::plan::*;
+    use std::collections::HashMap;
+
+    /// All places, and who calls from them, of a plan that is read from its beginning to its end.
+    fn all(view: PlanView<'_>) -> HashMap<u32, (Place, Option<Caller>)> {
+        let base = view.header().base_svma;
+        let mut all = HashMap::new();
+        let functions: Vec<_> = view.functions().collect();
+        for (number, site) in (0..).zip(view.sites()) {
+            let Some((entry, exit)) = view.ids(&site) else {
+                continue;
+            };
+            let call = match number < sites_of(view).end {
+                true => number,
+                false => number - view.header().twins,
+            };
+            let of = functions
+                .iter()
+                .find(|f| (f.first_site..f.first_site + f.site_count).contains(&call));
+            let caller = of.map(|f| Caller {
+                svma: base + u64::from(f.entry),
+                keeps_returns: f.is_any(FN_RUNTIME),
+            });
+            for (offset, kind) in [(entry, kind_of(&site)), (exit, PLACE_EXIT)] {
+                if offset != 0 {
+                    let place = Place::of_site(kind, number);
+                    let before = all.insert(site.slot + u32::from(offset), (place, caller));
+                    assert_eq!(before, None, "site {number}");
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn hooks_are_found_and_nobody_calls_from_them() {
+        let file = std::fs::read("/bin/ls").unwrap();
+        let object = Object::parse(&file).unwrap();
+        let analysis = sptrace_code::analyze(&object);
+        let plan = sptrace_patch::build_plan(&object, &analysis);
+        let hooks = analysis.functions.iter().map(|f| Hook {
+            entry: f.entry,
+            end: f.end,
+            kind: SpecialKind::Root,
+            rules: HookRules::ALWAYS,
+            linked: Vec::new(),
+        });
+        let plan = add_hooks(&object, &plan, &hooks.collect::<Vec<_>>())
+            .unwrap()
+            .plan;
+        let view = PlanView::new(&plan).unwrap();
+        let base = view.header().base_svma;
+        let places = Places::new(view.header().area_bytes, Rows::of(plan.clone().into()));
+        let roots = view.specials().filter(|s| s.kind == SpecialKind::Root);
+        let mut found = 0;
+        for root in roots {
+            for (id, kind) in [(HOOK_ENTRY_ID, PLACE_ENTRY), (HOOK_EXIT_ID, PLACE_EXIT)] {
+                let offset = root.slot + id as u32;
+                let place = places.at(offset).unwrap();
+                assert_eq!(place.kind(), kind);
+                let callee = places.rows().callee(place.number());
+                assert_eq!(callee, Some(base + u64::from(root.entry)));
+                assert_eq!(places.rows().site_at(offset), None);
+                found += 1;
+            }
+        }
+        assert!(found > 100, "{found}");
+        look_up(plan);
+    }
+
+    /// Looks everything up that is there, from the end on, and what is not there.
+    fn look_up(plan: Vec<u8>) {
+        let view = PlanView::new(&plan).unwrap();
+        let (expected, area_bytes) = (all(view), view.header().area_bytes);
+        assert!(expected.len() > 100);
+        let places = Places::new(area_bytes, Rows::of(plan.clone().into()));
+        let callers = Callers::of(view);
+        for offset in (0..area_bytes).rev() {
+            let place = places.at(offset);
+            let Some((wanted, caller)) = expected.get(&offset) else {
+                continue;
+            };
+            assert_eq!(place, Some(*wanted), "at {offset:#x}");
+            let site = places.rows().site_at(offset);
+            assert_eq!(site.and_then(|site| callers.at(site)), *caller);
+        }
+        assert_eq!(places.at(area_bytes - 8), None);
+    }
+
+    #[test]
+    fn what_is_looked_up_is_what_the_whole_plan_says() {
+        let file = std::fs::read("/bin/ls").unwrap();
+        let object = Object::parse(&file).unwrap();
+        let analysis = sptrace_code::analyze(&object);
+        let is_in_order = |plan: &[u8]| PlanView::new(plan).unwrap().header().in_slot_order != 0;
+        for build in [
+            sptrace_patch::build_plan,
+            sptrace_patch::build_plan_with_returns,
+            sptrace_patch::build_plan_with_levels,
+        ] {
+            let plan = build(&object, &analysis);
+            assert!(is_in_order(&plan));
+            look_up(plan);
+        }
+        let mixed = sptrace_patch::build_plan_mixed(&object, &analysis);
+        assert!(!is_in_order(&mixed));
+        look_up(mixed);
+    }
+
+    #[test]
+    fn without_a_plan_nothing_is_found() {
+        let rows = Rows::default();
+        assert_eq!((rows.site_at(64), rows.callee(0)), (None, None));
+        assert_eq!(Places::new(4096, rows).at(64), None);
+    }
+}

@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sptrace_addr::{Avma, Svma};
 use sptrace_code::{Cached, unnamed};
 use sptrace_image::Object;
-use sptrace_patch::columns::from_columns;
 use sptrace_patch::gate::{Gate, Way};
 use sptrace_tracee::TraceeError;
 use sptrace_tracee::gate::{GATE_BYTES, Guard, waiting_at};
@@ -123,8 +122,7 @@ impl Gates {
     }
 
     fn find(&self, cached: &Cached, file: &std::path::Path) -> Option<Vec<Gated>> {
-        let plan = cached.plan().and_then(from_columns)?;
-        let plan = PlanView::new(&plan)?;
+        let plan = PlanView::new(cached.plan_bytes())?;
         let mut found = Vec::new();
         let mut object_of = None;
         for (gate, Awaited { glob, .. }) in self.calls.iter().enumerate() {

@@ -195,7 +195,7 @@ fn planned(
     address: u64,
     index: usize,
 ) -> Result<Option<PlannedModule>, &'static str> {
-    let mut c = shared.lock_to_answer();
+    let mut c = shared.lock();
     c.asks(&shared.arena);
     let Some(known) = c.book.modules.get(index) else {
         return Ok(None);

@@ -12,7 +12,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use sptrace_addr::Svma;
-use sptrace_code::{Analysis, Cached, FunctionFlags, Site, SiteFlags, SiteKind, analyze, names};
+use sptrace_code::{
+    Analysis, Cached, FunctionFlags, Plan, Site, SiteFlags, SiteKind, analyze, names,
+};
 use sptrace_image::Object;
 use sptrace_patch::ends::may_end_in;
 use sptrace_patch::in_order_for_good;
@@ -23,7 +25,9 @@ use sptrace_patch::roots::{Hook, add_hooks, rendezvous};
 use sptrace_patch::special;
 use sptrace_patch::system_calls::without_system_calls;
 use sptrace_trace::{demangle, glob_matches, without_parameters};
-use sptrace_wire::plan::{FN_MUTED, FN_RETURN_ADDRESS, HookRules, PlanView, SpecialKind};
+use sptrace_wire::plan::{
+    FN_MUTED, FN_RETURN_ADDRESS, HookRules, PlanHeader, PlanView, SpecialKind,
+};
 
 use super::decide::{Decide, Decisions, make_leaves};
 use crate::event::switch::Switch;
@@ -181,24 +185,32 @@ impl Filters {
     pub fn plan(
         &self,
         cached: &Cached,
-        mut plan: Vec<u8>,
+        mut plan: Plan,
         (file, path): (&Path, &str),
         is_left_out: bool,
-    ) -> Vec<u8> {
-        if !self.has_system_calls && !self.counts {
-            without_system_calls(&mut plan);
+    ) -> Plan {
+        if !self.has_system_calls
+            && !self.counts
+            && let Some(header) = without_system_calls(&plan)
+        {
+            plan.head_mut(PlanHeader::BYTES)
+                .copy_from_slice(&header.to_bytes());
         }
         if is_left_out {
-            mute(&mut plan, &|_| true, &|_| false);
+            mute(plan.all_mut(), &|_| true, &|_| false);
         }
         let symbol = |svma: u64| cached.named_at(Svma(svma)).map_or("", |n| n.1);
         if !is_left_out && !self.without.is_empty() {
             let leaves_out = |symbol: &str, svma| fits(&self.without, symbol, svma);
-            let muted = mute(&mut plan, &|svma| leaves_out(symbol(svma), svma), &|slot| {
-                let import = cached.import_at(Svma(slot));
-                let import = import.and_then(|name| name.strip_suffix("@plt"));
-                import.is_some_and(|name| leaves_out(name, 0))
-            });
+            let muted = mute(
+                plan.all_mut(),
+                &|svma| leaves_out(symbol(svma), svma),
+                &|slot| {
+                    let import = cached.import_at(Svma(slot));
+                    let import = import.and_then(|name| name.strip_suffix("@plt"));
+                    import.is_some_and(|name| leaves_out(name, 0))
+                },
+            );
             self.muted.fetch_add(muted, Ordering::Relaxed);
         }
         let is_switched = !is_left_out && self.mute_switched(cached, &mut plan);
@@ -206,9 +218,11 @@ impl Filters {
         let decisions = decide.map(|decide| decide.ask(cached, &plan, (file, path)));
         if let Some(Decisions { skipped, leaves }) = &decisions {
             if !skipped.is_empty() {
-                mute(&mut plan, &|at| skipped.binary_search(&at).is_ok(), &|_| {
-                    false
-                });
+                mute(
+                    plan.all_mut(),
+                    &|at| skipped.binary_search(&at).is_ok(),
+                    &|_| false,
+                );
             }
             for (sum, more) in self.decided.iter().zip([skipped.len(), leaves.len()]) {
                 sum.fetch_add(more, Ordering::Relaxed);
@@ -217,20 +231,20 @@ impl Filters {
         if (self.is_partial || is_switched)
             && let Some(hooked) = self.hooked_plan(cached, &plan, file, is_left_out)
         {
-            plan = hooked;
+            plan = hooked.into();
         }
         if self.are_in_order && self.has_hooks() {
-            in_order_for_good(&mut plan);
+            in_order_for_good(plan.all_mut());
         }
         // Last: recording may begin at a leaf, too.
         if let Some(decisions) = decisions.filter(|d| !d.leaves.is_empty()) {
-            make_leaves(&mut plan, &decisions.leaves);
+            make_leaves(plan.all_mut(), &decisions.leaves);
         }
         plan
     }
 
     /// Mutes what was left out meanwhile; false: nothing was.
-    fn mute_switched(&self, cached: &Cached, plan: &mut [u8]) -> bool {
+    fn mute_switched(&self, cached: &Cached, plan: &mut Plan) -> bool {
         let left_out = self.switch.as_ref().map(Switch::left_out);
         let left_out = left_out.unwrap_or_default();
         if left_out.is_empty() {
@@ -245,7 +259,7 @@ impl Filters {
             "" => left_out.contains(&format!("sub_{svma:x}")),
             symbol => is_named(symbol),
         };
-        mute(plan, &leaves_out, &|slot| {
+        mute(plan.all_mut(), &leaves_out, &|slot| {
             let import = cached.import_at(Svma(slot));
             let import = import.and_then(|name| name.strip_suffix("@plt"));
             import.is_some_and(is_named)

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use sptrace_code::{self as cache, Analysis, Cached, CodeError, Places};
 use sptrace_image::Object;
-use sptrace_patch::columns::to_columns;
 use sptrace_patch::system_calls::{system_calls, with_system_calls};
 use sptrace_patch::{
     build_counting_plan, build_plan, build_plan_in_order, build_plan_mixed, build_plan_with_acts,
@@ -100,7 +99,7 @@ pub fn load(
 /// Whether the plan of a file says of functions that must be intercepted. None: no plan is kept.
 pub fn has_specials(places: &Places, path: &Path, plans: Plans) -> Option<bool> {
     let kept = cache::kept(places, path, kind(plans).0)?;
-    let header = PlanHeader::read(kept.plan_head())?;
+    let header = PlanHeader::read(kept.plan_bytes())?;
     (header.magic == PLAN_MAGIC && header.version == PLAN_VERSION).then_some(header.specials > 0)
 }
 
@@ -110,7 +109,7 @@ fn kind(plans: Plans) -> (u32, Planned) {
         Plans::Record => (PLAN_VERSION, planned),
         Plans::Acts => (ACTS_VERSION, planned_with_acts),
         Plans::Returns => (RETURNS_VERSION, planned_with_returns),
-        Plans::Count => (COUNTING_VERSION, planned_to_count),
+        Plans::Count => (COUNTING_VERSION, build_counting_plan),
         Plans::InOrder { system_calls } => with(
             system_calls,
             (IN_ORDER_VERSION, planned_in_order),
@@ -184,19 +183,13 @@ fn planned_system_calls(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
 
 fn with_all_system_calls(object: &Object<'_>, analysis: &Analysis, plan: Vec<u8>) -> Vec<u8> {
     let found = system_calls(object, analysis, &plan);
-    let plan = with_system_calls(&plan, &found).unwrap_or(plan);
-    to_columns(plan).unwrap_or_default()
-}
-
-/// The same where calls are counted.
-fn planned_to_count(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
-    to_columns(build_counting_plan(object, analysis)).unwrap_or_default()
+    with_system_calls(&plan, &found).unwrap_or(plan)
 }
 
 /// The same where calls are recorded in order.
 fn planned_in_order(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     let plan = build_plan_in_order(object, analysis);
-    to_columns(creations_alone(object, analysis, plan)).unwrap_or_default()
+    creations_alone(object, analysis, plan)
 }
 
 fn planned_in_order_with_system_calls(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
@@ -206,7 +199,7 @@ fn planned_in_order_with_system_calls(object: &Object<'_>, analysis: &Analysis) 
 /// The same where calls of some functions are counted at times.
 fn planned_with_levels(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     let plan = build_plan_with_levels(object, analysis);
-    to_columns(creations_alone(object, analysis, plan)).unwrap_or_default()
+    creations_alone(object, analysis, plan)
 }
 
 fn planned_with_levels_and_system_calls(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
@@ -216,7 +209,7 @@ fn planned_with_levels_and_system_calls(object: &Object<'_>, analysis: &Analysis
 /// The same where those that are counted are recorded in order for that.
 fn planned_with_levels_in_order(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     let plan = build_plan_with_levels_in_order(object, analysis);
-    to_columns(creations_alone(object, analysis, plan)).unwrap_or_default()
+    creations_alone(object, analysis, plan)
 }
 
 fn planned_with_levels_in_order_and_system_calls(
@@ -230,7 +223,7 @@ fn planned_with_levels_in_order_and_system_calls(
 /// The same where those of some functions are recorded in order at times.
 fn planned_mixed(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     let plan = build_plan_mixed(object, analysis);
-    to_columns(creations_alone(object, analysis, plan)).unwrap_or_default()
+    creations_alone(object, analysis, plan)
 }
 
 fn planned_mixed_with_system_calls(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {

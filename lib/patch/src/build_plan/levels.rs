@@ -97,6 +97,11 @@ pub fn in_order_for_good(plan: &mut [u8]) {
     for (i, site) in in_order.into_iter().flatten() {
         put(plan, h.sites_offset, i, &site.to_bytes());
     }
+    let header = PlanHeader {
+        in_slot_order: 0,
+        ..h
+    };
+    put(plan, 0, 0, &header.to_bytes());
 }
 
 impl PlanBuilder<'_> {

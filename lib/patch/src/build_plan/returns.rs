@@ -129,9 +129,43 @@ impl PlanBuilder<'_> {
                 };
             }
         }
-        let twins: Vec<PlanSite> = (0..ends.len()).map(|i| self.twin(i, &ends[i])).collect();
+        let returning = self.place_slots(&ends);
+        let places = ends.iter().zip(returning).enumerate();
+        let twins: Vec<PlanSite> = places
+            .map(|(i, (end, slot))| self.twin(i, end, slot))
+            .collect();
         self.twins = twins.len() as u32;
         self.sites.extend(twins);
+    }
+
+    /// Gives all sites their slots anew, each with that of its return point behind it: what a call
+    /// executes lies together, and the rows are in the order of their slots. Gives those of the
+    /// return points.
+    fn place_slots(&mut self, ends: &[End<'_>]) -> Vec<u32> {
+        self.area_used = self.slots_start;
+        let mut returning = Vec::with_capacity(ends.len());
+        for (i, end) in ends.iter().enumerate() {
+            let row = self.sites[i];
+            let bytes = match row.form {
+                SiteForm::Refused => 0,
+                SiteForm::Kept => KEPT_SLOT_BYTES,
+                _ => self
+                    .template(&row)
+                    .map_or(0, |t| u32::from(t.head.code_bytes)),
+            };
+            self.sites[i].slot = self.take_slot(bytes);
+            returning.push(match end {
+                End::At(at, patch, shape) => {
+                    let is_short = in_few_bytes(patch, self.offset(*at), *shape).is_some();
+                    self.take_slot(match is_short {
+                        true => u32::from(RETURN_ID) + u32::from(patch.span) + JUMP_BYTES as u32,
+                        false => patch.slot_bytes,
+                    })
+                }
+                End::InNext | End::Unseen => self.area_used,
+            });
+        }
+        returning
     }
 
     /// The end of call number `i` is not seen.
@@ -205,17 +239,18 @@ impl PlanBuilder<'_> {
         true
     }
 
-    /// What stands for the twin of call number `i`, whose end is seen so.
-    fn twin(&mut self, i: usize, end: &End<'_>) -> PlanSite {
+    /// What stands for the twin of call number `i`, whose end is seen so, in this slot.
+    fn twin(&mut self, i: usize, end: &End<'_>, slot: u32) -> PlanSite {
         let call = self.sites[i];
         let none = PlanSite {
             form: SiteForm::Refused,
             flags: 0,
+            slot,
             verdict: Refusal::NoRoom as u8,
             ..call
         };
         match *end {
-            End::At(at, patch, shape) => self.returning(&call, at, patch, shape),
+            End::At(at, patch, shape) => self.returning(&call, at, (patch, slot), shape),
             End::InNext => {
                 let distance = self.sites.get(i + 1).and_then(|next| {
                     let own = next.slot + u32::from(RETURN_ID);
@@ -236,23 +271,33 @@ impl PlanBuilder<'_> {
     }
 
     /// The row of the return point at `at`, of the call with this row.
-    fn returning(&mut self, call: &PlanSite, at: Svma, patch: &Patch, shape: u16) -> PlanSite {
+    fn returning(
+        &mut self,
+        call: &PlanSite,
+        at: Svma,
+        (patch, slot): (&Patch, u32),
+        shape: u16,
+    ) -> PlanSite {
         let moved = (at, Svma(at.0 + u64::from(patch.moved)));
         let is_repeatable = repeatable(self.object, moved.0, moved.1);
         let again = if is_repeatable { SITE_REPEATABLE } else { 0 };
-        let slot = self.take_slot(patch.slot_bytes);
         let entry = self.entry_id(call).unwrap_or(0);
         let own = slot + u32::from(RETURN_ID);
         let distance = entry.wrapping_sub(own) as i32;
-        let (form, template) = match plain_bytes(patch).filter(|_| shape == 0) {
-            Some(covered) => {
-                let bytes = [&distance.to_le_bytes(), covered].concat();
-                (SiteForm::Return, bytes)
+        let several = match patch.of_several {
+            true => RETURN_OF_SEVERAL,
+            false => 0,
+        };
+        let (form, template, verdict) = match in_few_bytes(patch, self.offset(at), shape) {
+            Some((covered, rel32s)) => {
+                let bytes = [&distance.to_le_bytes(), covered, &rel32s].concat();
+                let verdict = several | (rel32s.len() as u8) << RETURN_REL32S;
+                (SiteForm::Return, bytes, verdict)
             }
             None => {
                 let mut template = patch.template.clone();
                 call_of_return(&mut template, distance);
-                (SiteForm::Template, template)
+                (SiteForm::Template, template, several)
             }
         };
         PlanSite {
@@ -262,11 +307,7 @@ impl PlanBuilder<'_> {
             flags: SITE_RETURN | shape | again,
             span: patch.span,
             form,
-            verdict: if patch.of_several {
-                RETURN_OF_SEVERAL
-            } else {
-                0
-            },
+            verdict,
         }
     }
 
@@ -285,13 +326,35 @@ impl PlanBuilder<'_> {
     }
 }
 
-/// What the jump of a return point covers, if that may stand anywhere as it is, and the slot goes
-/// back behind it: that is what [`SiteForm::Return`] says in few bytes.
-fn plain_bytes(patch: &Patch) -> Option<&[u8]> {
+/// What [`SiteForm::Return`] says of a return point, if that says all: what its jump covers, and
+/// where the rel32s in it lie that count to places in the module.
+fn in_few_bytes(patch: &Patch, start: u32, shape: u16) -> Option<(&[u8], Vec<u8>)> {
+    const MOST_REL32S: usize = 7;
     let t = TemplateView::read(&patch.template)?;
-    let bytes = t.original;
-    let (first, last) = (usize::from(RETURN_ID), usize::from(RETURN_ID) + bytes.len());
-    let is_moved = patch.moved == patch.span && t.code.get(first..last) == Some(bytes);
-    let is_simple = t.head.fixups == 2 && t.room.is_none() && t.code.len() == last + JUMP_BYTES;
-    (is_moved && is_simple && t.code.get(last) == Some(&JUMP)).then_some(bytes)
+    let covered = t.original;
+    let (first, last) = (
+        usize::from(RETURN_ID),
+        usize::from(RETURN_ID) + covered.len(),
+    );
+    let mut code = t.code.get(first..last)?.to_vec();
+    let is_inside = |fixup: &Fixup| (first..last).contains(&usize::from(fixup.position));
+    let mut rel32s = Vec::new();
+    for fixup in t.fixups().filter(is_inside) {
+        let at = usize::from(fixup.position) - first;
+        // As it is in the text.
+        let next = start.checked_add(at as u32 + u32::from(fixup.to_end))?;
+        let rel32 = fixup.value.wrapping_sub(next as i32);
+        code.get_mut(at..at + 4)?
+            .copy_from_slice(&rel32.to_le_bytes());
+        rel32s.push(u8::try_from(at).ok()?);
+        if fixup.kind != FixupKind::Text {
+            return None;
+        }
+    }
+    // Behind instructions that control does not pass there is no jump back.
+    let back = t.code.get(last..)?;
+    let is_way_back = back.is_empty() || back.len() == JUMP_BYTES && back[0] == JUMP;
+    let is_all = shape == 0 && t.room.is_none() && patch.moved == patch.span;
+    let is_as_in_text = code == covered && rel32s.len() <= MOST_REL32S;
+    (is_all && is_way_back && is_as_in_text).then_some((covered, rel32s))
 }

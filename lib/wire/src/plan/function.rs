@@ -1,5 +1,7 @@
 //! A function of a plan: which sites are its, and what must be known of it before it runs.
 
+use core::ops::Range;
+
 use crate::layout::layout;
 
 layout! {
@@ -21,6 +23,11 @@ layout! {
 }
 
 impl PlanFunction {
+    /// Numbers of its sites.
+    pub const fn sites(&self) -> Range<u32> {
+        self.first_site..self.first_site.saturating_add(self.site_count)
+    }
+
     /// True if one of these flags is set.
     pub const fn is_any(&self, flags: u16) -> bool {
         self.flags & flags != 0

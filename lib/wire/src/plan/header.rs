@@ -5,7 +5,7 @@ use crate::layout::layout;
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 82;
+pub const PLAN_VERSION: u32 = 90;
 
 layout! {
     /// Start of a plan. Sections follow, each at its offset from the plan's start.
@@ -71,6 +71,11 @@ layout! {
         pub lane_at: u32,
         /// Offset of the lane's number in what that leads to; 0: its threads have no lanes.
         pub lane_number: u32,
+        /// Host: not 0: from one site to the next, slots never lie lower, nor from one twin to the
+        /// next.
+        pub in_slot_order: u32,
+        /// Host: number of functions with [`crate::plan::FN_RUNTIME`].
+        pub runtime_functions: u32,
         /// Host: of all the plan's bytes and the agent that will apply it; see
         /// [`PlanHeader::area_key`].
         pub hash: u32,

@@ -58,13 +58,13 @@
 //!   +10  1 byte                   END_UNSEEN if the end of its calls is not seen
 //! ```
 //!
-//! The slot of the place that it returns to, where a jump covers instructions that may stand
-//! anywhere as they are:
+//! The slot of the place that it returns to, where a jump covers instructions that keep their
+//! length in the slot:
 //!
 //! ```text
 //!   +0   4 bytes    from the id here to the call's entry id
 //!   +4   call RETURN              id of the exit = low half of (slot + 9)
-//!   +9   what the jump covers
+//!   +9   what the jump covers, its rel32s ([`RETURN_REL32S`]) as they must be here
 //!        jmp  back
 //! ```
 //!
@@ -105,7 +105,8 @@ layout! {
         /// [`SiteForm::Direct`], [`SiteForm::Counted`], [`SiteForm::Ordered`],
         /// [`SiteForm::Acts`] and [`SiteForm::Kept`]: offset of the callee.
         /// [`SiteForm::Template`]: offset into the templates. [`SiteForm::Return`]: where among
-        /// them the first four bytes of its slot stand, and what the jump covers.
+        /// them the first four bytes of its slot stand, what the jump covers, and of each rel32 in
+        /// that where it lies, a byte.
         pub argument: u32,
         /// `SITE_*`.
         pub flags: u16,
@@ -142,6 +143,11 @@ impl PlanSite {
     /// True if it is a return point, not a site.
     pub const fn is_return(&self) -> bool {
         matches!(self.form, SiteForm::Template | SiteForm::Return) && self.is_any(SITE_RETURN)
+    }
+
+    /// True of a return point of which more than the first instruction is overwritten.
+    pub const fn is_of_several(&self) -> bool {
+        self.verdict & RETURN_OF_SEVERAL != 0
     }
 
     /// Bytes of the slot of [`SiteForm::Return`].
@@ -292,8 +298,11 @@ pub mod kept_acts {
 pub const SITE_RETURN: u16 = 8192;
 /// Of a site that is refused: its callee is instrumented together with its function all the same.
 pub const SITE_CALLEE_LINKED: u16 = SITE_RETURN;
-/// [`PlanSite::verdict`] of a return point: more than its first instruction is overwritten.
+/// In [`PlanSite::verdict`] of a return point: more than its first instruction is overwritten.
 pub const RETURN_OF_SEVERAL: u8 = 1;
+/// There, of [`SiteForm::Return`]: from this bit on, how many rel32s are in what the jump covers
+/// that count from where they are to a place in the module.
+pub const RETURN_REL32S: u32 = 1;
 /// Where the text jumps to in such a slot.
 pub const RETURN_ENTRY: u32 = 4;
 /// In such a slot: where the id points.

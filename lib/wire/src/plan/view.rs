@@ -100,8 +100,8 @@ impl<'a> PlanView<'a> {
         self,
         f: &PlanFunction,
     ) -> impl Iterator<Item = (PlanSite, Option<PlanSite>)> + use<'a> {
-        let end = f.first_site.saturating_add(f.site_count);
-        (f.first_site..end).map_while(move |i| Some((self.site(i)?, self.twin(i))))
+        f.sites()
+            .map_while(move |i| Some((self.site(i)?, self.twin(i))))
     }
 
     /// The sites of a function with their twins, if they have such.
@@ -109,8 +109,8 @@ impl<'a> PlanView<'a> {
         self,
         f: &PlanFunction,
     ) -> impl Iterator<Item = (PlanSite, PlanSite)> + use<'a> {
-        let end = f.first_site.saturating_add(f.site_count);
-        (f.first_site..end).filter_map(move |i| Some((self.site(i)?, self.twin(i)?)))
+        f.sites()
+            .filter_map(move |i| Some((self.site(i)?, self.twin(i)?)))
     }
 
     /// All sites, and their twins.
@@ -120,8 +120,7 @@ impl<'a> PlanView<'a> {
 
     /// The sites of a function.
     pub fn sites_of(self, f: &PlanFunction) -> impl Iterator<Item = PlanSite> + use<'a> {
-        let end = f.first_site.saturating_add(f.site_count);
-        (f.first_site..end).map_while(move |i| self.site(i))
+        f.sites().map_while(move |i| self.site(i))
     }
 
     /// Numbers of the functions that are instrumented together with this one.
@@ -174,17 +173,20 @@ impl<'a> PlanView<'a> {
         }
     }
 
-    /// Of a return point without a template: from its id to the entry id of the call, and what its
-    /// jump covers.
-    pub fn return_point(&self, site: &PlanSite) -> Option<(i32, &'a [u8])> {
+    /// What is said of a return point without a template.
+    pub fn return_point(&self, site: &PlanSite) -> Option<ReturnView<'a>> {
         if !matches!(site.form, SiteForm::Return) {
             return None;
         }
         let blob = self.at(self.header.blob_offset, 0, 0)?;
         let blob = blob.get(..self.header.blob_bytes as usize)?;
         let (distance, rest) = blob.get(site.argument as usize..)?.split_first_chunk()?;
-        let covered = rest.get(..usize::from(site.span))?;
-        Some((i32::from_le_bytes(*distance), covered))
+        let (covered, rest) = rest.split_at_checked(usize::from(site.span))?;
+        Some(ReturnView {
+            distance: i32::from_le_bytes(*distance),
+            covered,
+            rel32s: rest.get(..usize::from(site.verdict >> RETURN_REL32S))?,
+        })
     }
 
     /// The site's template, if it has one.
@@ -259,6 +261,33 @@ impl<'a> PlanView<'a> {
         let back = t.room.map_or(0, |room| u32::from(room.0.back));
         let end = spring.checked_add(JUMP_BYTES as u32)?;
         Some((spring.checked_sub(back)?, end))
+    }
+}
+
+/// What is said of a return point without a template.
+#[derive(Clone, Copy, Debug)]
+pub struct ReturnView<'a> {
+    /// From its id to the entry id of the call.
+    pub distance: i32,
+    /// What its jump covers.
+    pub covered: &'a [u8],
+    /// Where in that the rel32s lie that count from where they are to a place in the module.
+    pub rel32s: &'a [u8],
+}
+
+impl ReturnView<'_> {
+    /// Makes `code`, which begins with what is covered, be as it is where it lies so many bytes
+    /// farther on. False: it is too short.
+    pub fn move_by(&self, distance: u64, code: &mut [u8]) -> bool {
+        let mut places = self.rel32s.iter().map(|at| usize::from(*at));
+        places.all(|at| {
+            let rel32 = code.get_mut(at..).and_then(|code| code.first_chunk_mut());
+            rel32.is_some_and(|rel32| {
+                let moved = u32::from_le_bytes(*rel32).wrapping_sub(distance as u32);
+                *rel32 = moved.to_le_bytes();
+                true
+            })
+        })
     }
 }
 
