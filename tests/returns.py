@@ -615,6 +615,52 @@ def ends_are_seen_in_threads_that_were_attached_to(bench):
     if other * 10 > seen: raise Failed(f"sites whose ends are implied: {of}")
 
 
+# Code that the program has made calls what was not reached before, in several threads.
+GENERATED = LATER[:LATER.index("static void *thread")].replace("#include <pthread.h>", "#include <pthread.h>\n#include <string.h>\n#include <sys/mman.h>") + r"""
+static int (*made)(int);
+static int make(void)
+{
+    /* sub rsp, 8; mov rax, one; call rax; add rsp, 8; ret */
+    unsigned char code[] = {0x48, 0x83, 0xec, 8, 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xd0, 0x48, 0x83, 0xc4, 8, 0xc3};
+    int (*called)(int) = one;
+    void *page = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(code + 6, &called, sizeof called);
+    memcpy(page, code, sizeof code);
+    made = (int (*)(int))page;
+    return page == MAP_FAILED;
+}
+static void *thread(void *counted)
+{
+    for (int n = 0; n < 2000; n++) { *(int *)counted += made(n) & 1; usleep(500); }
+    return NULL;
+}
+int main(void)
+{
+    static int counted[4];
+    pthread_t threads[4];
+    if (make()) return 1;
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, thread, &counted[i]);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    printf("%d\n", counted[0] + counted[1] + counted[2] + counted[3]);
+    return 5;
+}
+"""
+
+
+@case
+def ends_are_seen_of_what_generated_code_calls(bench):
+    """Return points of what is reached after it were left alone where there are several threads: half of the calls in node had no end."""
+    program = f"{bench.folder}/generated"
+    with open(f"{program}.c", "w") as f: f.write(GENERATED)
+    subprocess.run(["gcc", "-O1", "-pthread", "-o", program, f"{program}.c"], check=True)
+    alone = bench.run(program)[:2]
+    counted, trace = bench.record("generated.data", POINTS, [program])
+    same("output and status", alone, counted)
+    of, (calls, unseen) = ends(bench, trace)
+    # Those of the first moments have none.
+    if not calls or unseen * 5 > calls: raise Failed(f"{unseen} of {calls} calls have no end: {of}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sptrace")

@@ -65,8 +65,9 @@ pub struct Finished {
     pub dumps: Option<u64>,
 }
 
-/// Patches the return points of a process that were left; false: there are none any more.
-type Patching = Box<dyn FnMut(&Session) -> bool>;
+/// A process, and what patches its return points that were left alone. That gives whether it is
+/// done; `None`: this program is there no more.
+type Patching = (u32, Box<dyn FnMut(&Session) -> Option<bool>>);
 
 /// A recording of one command and what it starts.
 pub struct Session {
@@ -503,6 +504,9 @@ impl Session {
             let _ = ptrace::detach(pid, 0);
         } else {
             self.shared.injected.fetch_add(1, Ordering::Relaxed);
+            if self.shared.options.keeps_returns {
+                self.points.begin_soon();
+            }
         }
     }
 
@@ -576,6 +580,7 @@ impl Session {
     fn wait_for_all(&mut self) -> ExitStatus {
         loop {
             self.serve();
+            self.patch_points_left();
             if let Some(status) = self.all_ended() {
                 return status;
             }
@@ -601,7 +606,7 @@ impl Session {
     /// command on.
     pub(crate) fn wait_and_forward(&self) {
         let running = self.command.filter(|_| self.ended.is_none());
-        let slice = Duration::from_millis(100);
+        let slice = Duration::from_millis(100).min(self.points.wait().unwrap_or(Duration::MAX));
         wait_for_something(
             (self.signals.0, self.there.watched()),
             &self.shared,
