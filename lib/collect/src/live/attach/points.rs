@@ -19,7 +19,7 @@ use sptrace_wire::attach::{COMMAND_POINTS, RESULT_DONE};
 
 use super::detach::let_out;
 use crate::live::prepare::Prepared;
-use crate::session::Session;
+use crate::session::{Patching, Session};
 
 impl Session {
     /// What is left of this process from here on is patched in time.
@@ -65,17 +65,24 @@ impl Session {
             // Stacks that no thread is on are not walked, and who waits there may stand anywhere.
             return Ok(true);
         }
-        let is_late = |tid: &u32| threads::state(pid, *tid) == Some('D');
-        if eligible::check(pid).is_err() || proc::threads(pid).iter().any(is_late) {
-            // All others would stand until it comes.
+        let is_busy = |tid: &u32| {
+            // All others would stand until it comes, or it is held for an exec.
+            let status = Status::of_thread(pid, *tid);
+            threads::state(pid, *tid) == Some('D') || status.is_ok_and(|s| s.tracer().is_some())
+        };
+        if eligible::check(pid).is_err() || proc::threads(pid).iter().any(is_busy) {
             return Ok(false);
         }
         let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &prepared.maps)?;
         let live = LiveMaps::open(pid)?;
         let begun = Instant::now();
-        let mut threads = Threads::stop_all(pid, &|| self.obey_beside(pid))?;
-        let result = self.patch_points_stopped(prepared, &carrier, &live, &mut threads);
-        threads.release();
+        let stopped = Threads::stop_all(pid, &|| self.obey_beside_for_now(pid));
+        let result = stopped.and_then(|mut threads| {
+            let result = self.patch_points_stopped(prepared, &carrier, &live, &mut threads);
+            threads.release();
+            result
+        });
+        self.obey_late();
         let elapsed_us = begun.elapsed().as_micros();
         log::info!("process {pid}: stopped for return points for {elapsed_us} us");
         result
@@ -93,7 +100,7 @@ impl Session {
         for t in threads.all() {
             seccomp::check(t.tid)?;
         }
-        if !let_out(carrier, threads, &|| self.obey_beside(prepared.pid))? {
+        if !let_out(carrier, threads, &|| self.obey_beside_for_now(prepared.pid))? {
             return Ok(false);
         }
         let stopped: Vec<Thread> = threads.all().copied().collect();
@@ -111,7 +118,7 @@ impl Session {
     }
 }
 
-fn patching(mut prepared: Prepared) -> Box<dyn FnMut(&Session) -> Option<bool>> {
+fn patching(mut prepared: Prepared) -> Patching {
     Box::new(move |session| {
         let result = session.patch_points_of(&mut prepared);
         if let Err(e) = &result {
