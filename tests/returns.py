@@ -114,6 +114,24 @@ end:
 }
 int main(void) { int r = 0; for (int i = 0; i < 1000; i++) r += interprets((const unsigned char *)"\0\1\1\0\2"); return printf("%d\n", r) < 0; }
 """
+# An interpreter puts the addresses of its labels into what it interprets, as Ruby's does.
+THREADED = LABELS[:LABELS.index("HERE int interprets")] + r"""
+HERE int interprets(const unsigned char *ops, int count)
+{
+    static const void *const labels[] = {LABELS_OF};
+    const void *code[64], **at = code;
+    int r = 0;
+    for (int i = 0; i < count; i++) code[i] = labels[ops[i]];
+    __asm__ volatile("" : "+r"(at) :: "memory");
+#define NEXT goto **at++
+    NEXT;
+BODIES
+end:
+    return r;
+}
+int main(void) { int r = 0; for (int i = 0; i < 1000; i++) r += interprets((const unsigned char *)"\0\1\5\20\21", 5) & 0xff; return printf("%d\n", r) < 0; }
+""".replace("LABELS_OF", ", ".join([f"&&op{i}" for i in range(17)] + ["&&end"])).replace(
+    "BODIES", "\n".join(f"op{i}: r = adds(r); r ^= {i + 1}; r = adds(r); NEXT;" for i in range(17)))
 LIBRARY = r"""
 #define HERE __attribute__((noinline, noclone))
 HERE static int inner(int x) { __asm__ volatile(""); return x + 1; }
@@ -325,6 +343,18 @@ def where_gotos_lead_is_known_from_an_array_on_the_stack(bench):
         _, trace = bench.record("labels", POINTS, [program])
         found = bench.report(trace, "functions", "--columns", "function,calls,untimed", "--format", "csv")
         same(f"{level}: calls, and those without an end", ["6000", "0"], next(row[-2:] for row in csv.reader(io.StringIO(found)) if "adds" in row))
+
+
+@case
+def where_gotos_lead_is_known_from_labels_in_what_is_interpreted(bench):
+    """Ends in such a function were not seen, in Ruby's interpreter as well."""
+    for level in ("-O1", "-O2"):
+        program = f"{bench.folder}/threaded{level}"
+        with open(f"{program}.c", "w") as f: f.write(THREADED)
+        subprocess.run(["gcc", level, "-fPIE", "-pie", "-o", program, f"{program}.c"], check=True)
+        _, trace = bench.record("threaded", POINTS, [program])
+        found = bench.report(trace, "functions", "--columns", "function,calls,untimed", "--format", "csv")
+        same(f"{level}: calls, and those without an end", ["8000", "0"], next(row[-2:] for row in csv.reader(io.StringIO(found)) if "adds" in row))
 
 
 @case
