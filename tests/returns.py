@@ -114,6 +114,24 @@ end:
 }
 int main(void) { int r = 0; for (int i = 0; i < 1000; i++) r += interprets((const unsigned char *)"\0\1\1\0\2"); return printf("%d\n", r) < 0; }
 """
+# An interpreter puts the addresses of its labels into what it interprets, as Ruby's does.
+THREADED = LABELS[:LABELS.index("HERE int interprets")] + r"""
+HERE int interprets(const unsigned char *ops, int count)
+{
+    static const void *const labels[] = {LABELS_OF};
+    const void *code[64], **at = code;
+    int r = 0;
+    for (int i = 0; i < count; i++) code[i] = labels[ops[i]];
+    __asm__ volatile("" : "+r"(at) :: "memory");
+#define NEXT goto **at++
+    NEXT;
+BODIES
+end:
+    return r;
+}
+int main(void) { int r = 0; for (int i = 0; i < 1000; i++) r += interprets((const unsigned char *)"\0\1\5\20\21", 5) & 0xff; return printf("%d\n", r) < 0; }
+""".replace("LABELS_OF", ", ".join([f"&&op{i}" for i in range(17)] + ["&&end"])).replace(
+    "BODIES", "\n".join(f"op{i}: r = adds(r); r ^= {i + 1}; r = adds(r); NEXT;" for i in range(17)))
 LIBRARY = r"""
 #define HERE __attribute__((noinline, noclone))
 HERE static int inner(int x) { __asm__ volatile(""); return x + 1; }
@@ -325,6 +343,18 @@ def where_gotos_lead_is_known_from_an_array_on_the_stack(bench):
         _, trace = bench.record("labels", POINTS, [program])
         found = bench.report(trace, "functions", "--columns", "function,calls,untimed", "--format", "csv")
         same(f"{level}: calls, and those without an end", ["6000", "0"], next(row[-2:] for row in csv.reader(io.StringIO(found)) if "adds" in row))
+
+
+@case
+def where_gotos_lead_is_known_from_labels_in_what_is_interpreted(bench):
+    """Ends in such a function were not seen, in Ruby's interpreter as well."""
+    for level in ("-O1", "-O2"):
+        program = f"{bench.folder}/threaded{level}"
+        with open(f"{program}.c", "w") as f: f.write(THREADED)
+        subprocess.run(["gcc", level, "-fPIE", "-pie", "-o", program, f"{program}.c"], check=True)
+        _, trace = bench.record("threaded", POINTS, [program])
+        found = bench.report(trace, "functions", "--columns", "function,calls,untimed", "--format", "csv")
+        same(f"{level}: calls, and those without an end", ["8000", "0"], next(row[-2:] for row in csv.reader(io.StringIO(found)) if "adds" in row))
 
 
 @case
@@ -652,6 +682,52 @@ def a_child_on_another_stack_hides_no_ends(bench):
     same("awaits", ("6", "0"), found.get("awaits"))
     depths = {line.split("|", 1)[1].index("awaits") for line in bench.report(trace, "tree").splitlines() if " awaits(" in line and "|" in line}
     same("depths at which awaits is called", 1, len(depths))
+
+
+# Code that the program has made calls what was not reached before, in several threads.
+GENERATED = LATER[:LATER.index("static void *thread")].replace("#include <pthread.h>", "#include <pthread.h>\n#include <string.h>\n#include <sys/mman.h>") + r"""
+static int (*made)(int);
+static int make(void)
+{
+    /* sub rsp, 8; mov rax, one; call rax; add rsp, 8; ret */
+    unsigned char code[] = {0x48, 0x83, 0xec, 8, 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xd0, 0x48, 0x83, 0xc4, 8, 0xc3};
+    int (*called)(int) = one;
+    void *page = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(code + 6, &called, sizeof called);
+    memcpy(page, code, sizeof code);
+    made = (int (*)(int))page;
+    return page == MAP_FAILED;
+}
+static void *thread(void *counted)
+{
+    for (int n = 0; n < 2000; n++) { *(int *)counted += made(n) & 1; usleep(500); }
+    return NULL;
+}
+int main(void)
+{
+    static int counted[4];
+    pthread_t threads[4];
+    if (make()) return 1;
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, thread, &counted[i]);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    printf("%d\n", counted[0] + counted[1] + counted[2] + counted[3]);
+    return 5;
+}
+"""
+
+
+@case
+def ends_are_seen_of_what_generated_code_calls(bench):
+    """Return points of what is reached after it were left alone where there are several threads: half of the calls in node had no end."""
+    program = f"{bench.folder}/generated"
+    with open(f"{program}.c", "w") as f: f.write(GENERATED)
+    subprocess.run(["gcc", "-O1", "-pthread", "-o", program, f"{program}.c"], check=True)
+    alone = bench.run(program)[:2]
+    counted, trace = bench.record("generated.data", POINTS, [program])
+    same("output and status", alone, counted)
+    of, (calls, unseen) = ends(bench, trace)
+    # Those of the first moments have none.
+    if not calls or unseen * 5 > calls: raise Failed(f"{unseen} of {calls} calls have no end: {of}")
 
 
 def main():

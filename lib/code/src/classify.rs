@@ -107,14 +107,7 @@ fn count(jumps: &[(u64, IndirectJump)], wanted: IndirectJump) -> u64 {
 /// A jump through a pointer is a tail call only where the frame is that of the function's entry.
 fn judge_indirect_jumps(object: &Object<'_>, discovery: &Discovery) -> Vec<(u64, IndirectJump)> {
     let spent_bytes = AtomicU64::new(0);
-    let stored = match discovery
-        .indirect_jumps
-        .iter()
-        .any(|(_, s)| *s == IndirectJump::Array)
-    {
-        true => stored_addresses(object),
-        false => Vec::new(),
-    };
+    let stored = stored_addresses(object);
     let judged = map_chunks(&discovery.indirect_jumps, 256, |chunk| {
         let judge = |&(svma, shape): &(u64, IndirectJump)| {
             let is_array = shape == IndirectJump::Array;
@@ -128,8 +121,9 @@ fn judge_indirect_jumps(object: &Object<'_>, discovery: &Discovery) -> Vec<(u64,
             let within_budget = spent_bytes.fetch_add(entry_bytes, Relaxed) <= UNWIND_BUDGET_BYTES;
             let in_frame =
                 !within_budget || object.unwind.is_entry_frame_at(Svma(svma)) == Some(false);
+            let least = if is_array { 2 } else { INTERPRETERS_LABELS };
             let judged = match in_frame {
-                true if is_array && has_labels(&stored, discovery, svma) => IndirectJump::Table,
+                true if has_labels(&stored, discovery, svma, least) => IndirectJump::Table,
                 true => IndirectJump::Unresolved,
                 false => IndirectJump::Pointer,
             };
@@ -151,16 +145,22 @@ fn stored_addresses(object: &Object<'_>) -> Vec<u64> {
     stored
 }
 
+/// Labels of a function that are stored in data, at least, for a jump through any pointer to be one
+/// to them. Code that computes a goto from differences of labels stores no addresses of them.
+const INTERPRETERS_LABELS: usize = 16;
+
 /// True if an array of addresses that leads to labels of the function around `svma` can lead to
 /// known ones only (`goto *labels[i]`, where the array's own address was kept on the stack, as in
-/// Python's interpreter). Of an image at any bias each stored address has a relocation, and what
-/// instructions form was noted: control was followed from all of them.
-fn has_labels(stored: &[u64], discovery: &Discovery, svma: u64) -> bool {
+/// Python's interpreter), or a pointer can (`goto *code[i].label`, where an interpreter has put
+/// them into what it interprets, as Ruby's does), if there are at least so many. Of an image at any
+/// bias each stored address has a relocation, and what instructions form was noted: control was
+/// followed from all of them.
+fn has_labels(stored: &[u64], discovery: &Discovery, svma: u64, least: usize) -> bool {
     let region = region_at(&discovery.regions, svma).map(|index| &discovery.regions[index]);
     region.is_some_and(|region| {
         let first = stored.partition_point(|target| *target <= region.start);
         let end = stored.partition_point(|target| *target < region.end);
-        end.saturating_sub(first) >= 2
+        end.saturating_sub(first) >= least
     })
 }
 

@@ -19,7 +19,6 @@ use sptrace_tracee::entry::entries;
 use sptrace_tracee::image::{self, AgentImage};
 use sptrace_tracee::keep::Kept;
 use sptrace_tracee::proc::{self, files};
-use sptrace_tracee::seccomp::{self, Refusal};
 use sptrace_tracee::{TraceeError, inject, launch, limits, ptrace};
 
 use crate::bids::Bids;
@@ -29,8 +28,7 @@ use crate::event::Source;
 use crate::kept::KeptCommand;
 use crate::kernel_side::KernelSide;
 use crate::latecomers::Latecomers;
-use crate::live::gate::jump::GateJump;
-use crate::live::points_left::PointsLeft;
+use crate::live::{gate::jump::GateJump, points_left::PointsLeft};
 use crate::loops;
 use crate::modules::filters::Filters;
 use crate::modules::snapshots::Snapshots;
@@ -65,8 +63,9 @@ pub struct Finished {
     pub dumps: Option<u64>,
 }
 
-/// Patches the return points of a process that were left; false: there are none any more.
-type Patching = Box<dyn FnMut(&Session) -> bool>;
+/// Patches the return points of a process that were left alone. Gives whether it is done; `None`:
+/// this program is there no more.
+pub(crate) type Patching = Box<dyn FnMut(&Session) -> Option<bool>>;
 
 /// A recording of one command and what it starts.
 pub struct Session {
@@ -81,6 +80,7 @@ pub struct Session {
     signals: (i32, libc::sigset_t),
     commands: Receiver<Command>,
     releasing: RefCell<Vec<(u32, Sender<bool>)>>,
+    late: RefCell<Vec<Command>>,
     pub(crate) remarks: Vec<String>,
     /// The process that becomes the command, if it was there before.
     there: KeptCommand,
@@ -94,7 +94,7 @@ pub struct Session {
     /// The command while it stands still, held, before it runs by itself.
     pub(crate) standing: Cell<Option<u32>>,
     latecomers: Latecomers,
-    pub(crate) points: PointsLeft<Patching>,
+    pub(crate) points: PointsLeft<(u32, Patching)>,
     pub(crate) kernel: KernelSide,
 }
 
@@ -304,6 +304,7 @@ impl Session {
             signals,
             commands,
             releasing: RefCell::default(),
+            late: RefCell::default(),
             remarks: Vec::new(),
             command: None,
             ended: None,
@@ -489,7 +490,7 @@ impl Session {
         }
         drop(c);
         let arena_bytes = self.shared.arena.bytes();
-        let result = may_enter(pid)
+        let result = unfollowed::may_enter(pid)
             .and_then(|()| limits::leave_room(pid, arena_bytes))
             .and_then(|()| entries(pid))
             .and_then(|e| inject::inject(pid, &self.shared.arena, &self.image, e));
@@ -503,6 +504,9 @@ impl Session {
             let _ = ptrace::detach(pid, 0);
         } else {
             self.shared.injected.fetch_add(1, Ordering::Relaxed);
+            if self.shared.options.keeps_returns {
+                self.points.begin_soon();
+            }
         }
     }
 
@@ -546,10 +550,29 @@ impl Session {
     /// The same while all threads of a process are being stopped. They are let go in the end, so
     /// one that must be is promised that at once: its stop would be taken for theirs.
     pub(crate) fn obey_beside(&self, pid: u32) {
+        self.obey_beside_but(pid, &|tid, reply| self.obey(Command::Seize(tid, reply)));
+    }
+
+    /// The same where they go on as before: who is about to execute a program is held for it later.
+    pub(crate) fn obey_beside_for_now(&self, pid: u32) {
+        self.obey_beside_but(pid, &|tid, reply| {
+            self.late.borrow_mut().push(Command::Seize(tid, reply));
+        });
+    }
+
+    /// Does what has waited for that.
+    pub(crate) fn obey_late(&self) {
+        for command in self.late.take() {
+            self.obey(command);
+        }
+    }
+
+    fn obey_beside_but(&self, pid: u32, seize: &dyn Fn(u32, Sender<bool>)) {
         let is_its = |tid: u32| proc::has_thread(pid, tid);
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Release(tid, reply) if is_its(tid) => drop(reply.send(true)),
+                Command::Seize(tid, reply) if is_its(tid) => seize(tid, reply),
                 other => self.obey(other),
             }
         }
@@ -576,6 +599,7 @@ impl Session {
     fn wait_for_all(&mut self) -> ExitStatus {
         loop {
             self.serve();
+            self.patch_points_left();
             if let Some(status) = self.all_ended() {
                 return status;
             }
@@ -601,7 +625,7 @@ impl Session {
     /// command on.
     pub(crate) fn wait_and_forward(&self) {
         let running = self.command.filter(|_| self.ended.is_none());
-        let slice = Duration::from_millis(100);
+        let slice = Duration::from_millis(100).min(self.points.wait().unwrap_or(Duration::MAX));
         wait_for_something(
             (self.signals.0, self.there.watched()),
             &self.shared,
@@ -633,14 +657,13 @@ impl Session {
             self.exec_stop(pid);
             return;
         }
+        let pass = if event == 0 { signal } else { 0 };
         let mut releasing = self.releasing.borrow_mut();
         if let Some(i) = releasing.iter().position(|r| r.0 == pid) {
             let (_, reply) = releasing.swap_remove(i);
-            let pass = if event == 0 { signal } else { 0 };
             let _ = reply.send(ptrace::detach(pid, pass).is_ok());
             return;
         }
-        let pass = if event == 0 { signal } else { 0 };
         if event == libc::PTRACE_EVENT_STOP && signal == libc::SIGTRAP {
             // It could not be stopped in time when it was attached to, or let go.
             let _ = ptrace::detach(pid, 0);
@@ -672,15 +695,5 @@ fn exit_status(status: i32) -> ExitStatus {
         ExitStatus::Signaled(libc::WTERMSIG(status))
     } else {
         ExitStatus::Exited(libc::WEXITSTATUS(status))
-    }
-}
-
-/// Whether a seccomp filter that the program inherits permits what the agent does. A filter that
-/// cannot be looked at is ours as well, or the agent was in the program before and had its
-/// questions answered there.
-pub(crate) fn may_enter(pid: u32) -> Result<(), TraceeError> {
-    match seccomp::check(pid) {
-        Err(e @ (Refusal::Strict | Refusal::Forbidden(_) | Refusal::Gone)) => Err(e.into()),
-        Ok(()) | Err(Refusal::Hidden | Refusal::Unknown) => Ok(()),
     }
 }

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
+use sptrace_tracee::TraceeError;
+use sptrace_tracee::seccomp::{self, Refusal};
 use sptrace_wire::control::{Control, hole};
 
 /// The kernel would not give it its privileges under ptrace (execve(2)).
@@ -45,5 +47,15 @@ impl Unfollowed {
             (format!("{program}: {why}"), *number)
         };
         list.iter().map(row).collect()
+    }
+}
+
+/// Whether a seccomp filter that the program inherits permits what the agent does. A filter that
+/// cannot be looked at is ours as well, or the agent was in the program before and had its
+/// questions answered there.
+pub(crate) fn may_enter(pid: u32) -> Result<(), TraceeError> {
+    match seccomp::check(pid) {
+        Err(e @ (Refusal::Strict | Refusal::Forbidden(_) | Refusal::Gone)) => Err(e.into()),
+        Ok(()) | Err(Refusal::Hidden | Refusal::Unknown) => Ok(()),
     }
 }

@@ -191,6 +191,11 @@ fn activate(b: &AttachBlock) -> u32 {
 }
 
 fn patch_points_left(_: &AttachBlock) -> u32 {
+    let p = state::process();
+    // What a fork child has is its parent's until its first event.
+    if p.is_fresh_child() || !p.may_propagate.get() {
+        return RESULT_DONE;
+    }
     // Nobody holds the lock, as in activate.
     if stopped::is_deserted() || !lock::lock(sys::tid()) {
         return RESULT_FAILED;

@@ -97,6 +97,7 @@ impl Session {
     fn until_stopped(&mut self) -> bool {
         while !self.is_stopped() && !self.shared.reactor.windows().is_ending() {
             self.serve();
+            self.patch_points_left();
             if self.all_ended().is_some() {
                 return true;
             }

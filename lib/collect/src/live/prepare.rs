@@ -102,6 +102,31 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
+    /// A process that the agent is in already: what its stacks are walked by.
+    pub(crate) fn of_followed(pid: u32) -> Result<Self, TraceeError> {
+        let memory = memory::open(pid)?;
+        if !program::is_loaded(pid) {
+            return Err(TraceeError::Replaced);
+        }
+        let maps = maps::read(pid)?;
+        program::check(pid, &memory)?;
+        Ok(Self {
+            pid,
+            walker: Walker::open(pid, &maps),
+            maps,
+            memory,
+            cache: Cache::default(),
+            loader: entry::loader(pid).unwrap_or(0),
+            modules: Vec::new(),
+            mapped: CodeMap::default(),
+        })
+    }
+
+    /// It has mapped or unmapped code meanwhile.
+    pub(crate) fn has_other_code(&self) -> bool {
+        maps::read(self.pid).is_ok_and(|maps| code_of(&maps) != code_of(&self.maps))
+    }
+
     /// Sets `mapped`, if the process has the modules still that it was prepared with.
     fn note_mapped(&mut self) -> Result<(), TraceeError> {
         let code = LiveMaps::open(self.pid)?.code_map()?;

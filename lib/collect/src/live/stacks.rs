@@ -6,7 +6,7 @@
 //! and whose function is patched now.
 
 use sptrace_addr::{Avma, Bias};
-use sptrace_image::UnwindTables;
+use sptrace_image::{UnwindTables, is_go_program};
 use sptrace_tracee::maps::Mapping;
 use sptrace_tracee::memory;
 use sptrace_walk::{
@@ -28,7 +28,7 @@ const SCAN_BYTES: u64 = 1 << 20;
 pub struct Walker {
     /// Made of `files`, and dropped before.
     unwinder: Unwinder<'static>,
-    _files: Files,
+    files: Files,
 }
 
 impl Walker {
@@ -40,10 +40,14 @@ impl Walker {
         // moved, and are never written; nobody gets the unwinder for longer than a reference to
         // `Self` lives.
         let unwinder = unsafe { std::mem::transmute::<Unwinder<'_>, Unwinder<'static>>(unwinder) };
-        Self {
-            unwinder,
-            _files: files,
-        }
+        Self { unwinder, files }
+    }
+
+    /// True if a runtime is there that gives its threads turns in running stacks of its own, and
+    /// takes them off wherever they stand.
+    pub fn knows_lanes(&self) -> bool {
+        let mut files = self.files.0.iter();
+        files.any(|f| is_go_program(f.bytes()))
     }
 
     /// Walks stacks of the process whose files these are.

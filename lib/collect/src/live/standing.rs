@@ -11,7 +11,8 @@ use sptrace_tracee::{TraceeError, limits, loaded, program, ptrace};
 
 use crate::live::ahead::Ahead;
 use crate::live::prepare::Looked;
-use crate::session::{Session, may_enter};
+use crate::session::Session;
+use crate::unfollowed::may_enter;
 
 impl Session {
     /// Lets a command go that stands at its exec stop: with gates, if there are to be any.

@@ -1,10 +1,10 @@
 //! Return points that the agent has left alone, since another thread might have stood there, are
 //! patched a moment later, with all threads stopped.
 //!
-//! A process that is attached to has run before anybody saw it, so where it has several threads the
-//! agent cannot know who stands where. Most functions are reached in the first moments: the pauses
-//! between two looks become longer. Given processes as they were prepared; must not know what
-//! return points are for.
+//! In a process of several threads the agent cannot know who stands where, once code has run whose
+//! calls are not seen: before it was attached to, or since the program generates code. Most
+//! functions are reached in the first moments: the pauses between two looks become longer. Finds
+//! the processes that the agent is in by itself. Must not know what return points are for.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -12,44 +12,77 @@ use std::time::Instant;
 use sptrace_tracee::carrier::{Carrier, Errand};
 use sptrace_tracee::command::Command;
 use sptrace_tracee::maps::LiveMaps;
-use sptrace_tracee::threads::{Thread, Threads};
-use sptrace_tracee::{TraceeError, program, seccomp};
+use sptrace_tracee::proc::{self, Status};
+use sptrace_tracee::threads::{self, Thread, Threads};
+use sptrace_tracee::{TraceeError, eligible, program, seccomp};
 use sptrace_wire::attach::{COMMAND_POINTS, RESULT_DONE};
 
 use super::detach::let_out;
 use crate::live::prepare::Prepared;
-use crate::session::Session;
+use crate::session::{Patching, Session};
 
 impl Session {
     /// What is left of this process from here on is patched in time.
-    pub(crate) fn begin_points(&mut self, mut prepared: Prepared) {
-        // One that has gone, or another program by now, has none.
-        self.points.begin(Box::new(move |session| {
-            let result = session.patch_points_of(&mut prepared);
-            if let Err(e) = &result {
-                log::info!("process {}: return points stay left: {e}", prepared.pid);
-            }
-            result.is_ok()
-        }));
+    pub(crate) fn begin_points(&mut self, prepared: Prepared) {
+        self.points.begin((prepared.pid, patching(prepared)));
     }
 
     /// Patches the return points that were left alone, if it is time for that.
     pub(crate) fn patch_points_left(&mut self) {
         let left = &self.shared.arena.control().points_left;
-        if let Some(mut all) = self.points.due(left.load(Ordering::Relaxed)) {
-            all.retain_mut(|patch| patch(self));
-            self.points.go_on(all);
+        let Some(mut all) = self.points.due(left.load(Ordering::Relaxed)) else {
+            return;
+        };
+        let begun = Instant::now();
+        let is_known = |pid: &u32| all.iter().any(|(known, _)| known == pid);
+        let others = eligible::holders(&self.shared.arena);
+        let others = others.iter().filter(|pid| !is_known(pid));
+        let others = others.filter(|pid| may_have_left(**pid));
+        let others: Vec<u32> = others.copied().collect();
+        for pid in others {
+            match Prepared::of_followed(pid) {
+                Ok(prepared) => all.push((pid, patching(prepared))),
+                Err(e) => log::info!("process {pid}: its stacks cannot be walked: {e}"),
+            }
         }
+        let mut is_done = true;
+        all.retain_mut(|(_, patch)| {
+            let result = patch(self);
+            is_done &= result != Some(false);
+            result.is_some()
+        });
+        self.points.go_on(all, is_done, begun.elapsed());
     }
 
-    fn patch_points_of(&self, prepared: &mut Prepared) -> Result<(), TraceeError> {
+    /// False: it is to be tried again. An error: this is not known of the process any more.
+    fn patch_points_of(&self, prepared: &mut Prepared) -> Result<bool, TraceeError> {
         let pid = prepared.pid;
+        program::check(pid, &prepared.memory)?;
+        if prepared.has_other_code() {
+            *prepared = Prepared::of_followed(pid)?;
+        }
+        if prepared.walker.knows_lanes() {
+            // Stacks that no thread is on are not walked, and who waits there may stand anywhere.
+            return Ok(true);
+        }
+        let is_busy = |tid: &u32| {
+            // All others would stand until it comes, or it is held for an exec.
+            let status = Status::of_thread(pid, *tid);
+            threads::state(pid, *tid) == Some('D') || status.is_ok_and(|s| s.tracer().is_some())
+        };
+        if eligible::check(pid).is_err() || proc::threads(pid).iter().any(is_busy) {
+            return Ok(false);
+        }
         let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &prepared.maps)?;
         let live = LiveMaps::open(pid)?;
         let begun = Instant::now();
-        let mut threads = Threads::stop_all(pid, &|| self.obey_beside(pid))?;
-        let result = self.patch_points_stopped(prepared, &carrier, &live, &mut threads);
-        threads.release();
+        let stopped = Threads::stop_all(pid, &|| self.obey_beside_for_now(pid));
+        let result = stopped.and_then(|mut threads| {
+            let result = self.patch_points_stopped(prepared, &carrier, &live, &mut threads);
+            threads.release();
+            result
+        });
+        self.obey_late();
         let elapsed_us = begun.elapsed().as_micros();
         log::info!("process {pid}: stopped for return points for {elapsed_us} us");
         result
@@ -61,15 +94,14 @@ impl Session {
         carrier: &Carrier<'_>,
         live: &LiveMaps,
         threads: &mut Threads,
-    ) -> Result<(), TraceeError> {
+    ) -> Result<bool, TraceeError> {
         let arena = &self.shared.arena;
         program::check(prepared.pid, &prepared.memory)?;
         for t in threads.all() {
             seccomp::check(t.tid)?;
         }
-        // If one stays inside of the agent it is tried again when more are left.
-        if !let_out(carrier, threads, &|| self.obey_beside(prepared.pid))? {
-            return Ok(());
+        if !let_out(carrier, threads, &|| self.obey_beside_for_now(prepared.pid))? {
+            return Ok(false);
         }
         let stopped: Vec<Thread> = threads.all().copied().collect();
         let command = Command {
@@ -80,8 +112,28 @@ impl Session {
         let errand = Errand::Call { block: sent.block };
         carrier.lead(threads, stopped[0], errand, &|| sent.is_done(arena))?;
         match sent.result(arena) {
-            RESULT_DONE => Ok(()),
+            RESULT_DONE => Ok(true),
             _ => Err(TraceeError::NoRoom("the agent could not patch them")),
         }
     }
+}
+
+fn patching(mut prepared: Prepared) -> Patching {
+    Box::new(move |session| {
+        let result = session.patch_points_of(&mut prepared);
+        if let Err(e) = &result {
+            log::info!("process {}: return points stay left: {e}", prepared.pid);
+        }
+        result.ok()
+    })
+}
+
+/// Somebody could have stood where return points are: it has several threads, or a handler may have
+/// interrupted the only one. A vfork child stands in what is its parent's.
+fn may_have_left(pid: u32) -> bool {
+    let has_handlers = || {
+        let status = Status::of(pid);
+        status.is_ok_and(|status| (1..=64).any(|signal| status.catches(signal)))
+    };
+    (proc::threads(pid).len() > 1 || has_handlers()) && !eligible::is_vfork_child(pid)
 }
