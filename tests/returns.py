@@ -12,6 +12,7 @@ import argparse, csv, io, os, re, shutil, signal, subprocess, sys, tempfile, tim
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness"))
 from case import Cases, Failed, ROOT, Skip, find_sptrace, run_cases
 from counts import IN_THE_LINKER, KINDS, SQL, Bench, same, tallied
+from return_programs import GENERATED, LABELS, LATER, LIBRARY, LOADER, OPENED, SPAWNING, THREADED
 from runtimes import go_build
 
 case = Cases()
@@ -90,68 +91,6 @@ int main(void)
         r += hidden(i, 100);
     }
     return printf("%d\n", r) < 0;
-}
-"""
-# Which label a goto leads to says an array whose address was kept on the stack, as in Python's interpreter; and most instructions behind
-# calls are shorter than a jump.
-LABELS = r"""
-#include <stdio.h>
-#define HERE __attribute__((noinline, noclone))
-HERE int adds(int x) { __asm__ volatile(""); return x + 1; }
-HERE int interprets(const unsigned char *code)
-{
-    static void *const labels[] = {&&twice, &&once, &&end};
-    void *const *volatile kept = labels;
-    int r = 0;
-#define NEXT goto *kept[*code++]
-    NEXT;
-twice:
-    r = adds(r); r ^= 1; r = adds(r); NEXT;
-once:
-    r = adds(r) - 3; NEXT;
-end:
-    return r;
-}
-int main(void) { int r = 0; for (int i = 0; i < 1000; i++) r += interprets((const unsigned char *)"\0\1\1\0\2"); return printf("%d\n", r) < 0; }
-"""
-# An interpreter puts the addresses of its labels into what it interprets, as Ruby's does.
-THREADED = LABELS[:LABELS.index("HERE int interprets")] + r"""
-HERE int interprets(const unsigned char *ops, int count)
-{
-    static const void *const labels[] = {LABELS_OF};
-    const void *code[64], **at = code;
-    int r = 0;
-    for (int i = 0; i < count; i++) code[i] = labels[ops[i]];
-    __asm__ volatile("" : "+r"(at) :: "memory");
-#define NEXT goto **at++
-    NEXT;
-BODIES
-end:
-    return r;
-}
-int main(void) { int r = 0; for (int i = 0; i < 1000; i++) r += interprets((const unsigned char *)"\0\1\5\20\21", 5) & 0xff; return printf("%d\n", r) < 0; }
-""".replace("LABELS_OF", ", ".join([f"&&op{i}" for i in range(17)] + ["&&end"])).replace(
-    "BODIES", "\n".join(f"op{i}: r = adds(r); r ^= {i + 1}; r = adds(r); NEXT;" for i in range(17)))
-LIBRARY = r"""
-#define HERE __attribute__((noinline, noclone))
-HERE static int inner(int x) { __asm__ volatile(""); return x + 1; }
-HERE int outer(int x) { int r = inner(x); __asm__ volatile("" : "+r"(r)); return (r + inner(r)) * 2; }
-int entry(int x) { int r = outer(x); __asm__ volatile("" : "+r"(r)); return r + outer(r); }
-"""
-LOADER = r"""
-#include <dlfcn.h>
-#include <stdio.h>
-int main(int argc, char **argv)
-{
-    int sum = 0;
-    for (int i = 0; i < 50 + argc - 2; i++) {
-        void *library = dlopen(argv[1], RTLD_NOW);
-        int (*entry)(int) = library ? dlsym(library, "entry") : 0;
-        if (!entry) return puts(dlerror());
-        sum += entry(i);
-        dlclose(library);
-    }
-    return printf("%d\n", sum) < 0;
 }
 """
 
@@ -552,23 +491,6 @@ def perf_sees_the_callers_by_frame_pointers(bench):
     if not stacks or len(wrong) * 50 > len(stacks): raise Failed(f"{len(wrong)} of {len(stacks)} stacks: {wrong[:1] or text[:400]}")
 
 
-OPENED = r"""
-#include <stdio.h>
-#include <unistd.h>
-#define HERE __attribute__((noinline, noclone))
-HERE static int inner(int n) { if (n == 0) usleep(700 * 1000); return n + 1; }
-HERE static int middle(int n) { return inner(n) + inner(n + 1); }
-HERE static int outer(int n) { int sum = middle(n); return sum + middle(n + 1) + middle(n + 2); }
-int main(void)
-{
-    printf("%d\n", outer(0));
-    fflush(stdout);
-    getchar();
-    return 3;
-}
-"""
-
-
 @case
 def what_was_open_when_it_was_attached_to_ends_where_it_returns_to(bench):
     program, trace = f"{bench.folder}/opened", f"{bench.folder}/opened.data"
@@ -591,34 +513,6 @@ def what_was_open_when_it_was_attached_to_ends_where_it_returns_to(bench):
     for name in ("outer", "middle", "inner"):
         ended = [line for line in tree.splitlines() if name in line and "end not seen" in line]
         same(f"{name}: lines that show no end", [], ended)
-
-
-LATER = r"""
-#include <pthread.h>
-#include <stdio.h>
-#include <unistd.h>
-#define HERE __attribute__((noinline, noclone))
-static volatile int ended;
-HERE static int three(int n) { return n + 1; }
-HERE static int two(int n) { int a = three(n); a = (a ^ n) + 3; return three(a) * n + a; }
-HERE static int one(int n) { int a = two(n); a = (a + n) * 3; a -= two(a); return (two(n) ^ a) + n; }
-static void *thread(void *counted)
-{
-    for (int n = 0; !ended; n++) { *(int *)counted += one(n) & 1; usleep(500); }
-    return NULL;
-}
-int main(void)
-{
-    static int counted[4];
-    pthread_t threads[4];
-    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, thread, &counted[i]);
-    getchar();
-    ended = 1;
-    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-    puts("done");
-    return 5;
-}
-"""
 
 
 @case
@@ -645,30 +539,6 @@ def ends_are_seen_in_threads_that_were_attached_to(bench):
     if other * 10 > seen: raise Failed(f"sites whose ends are implied: {of}")
 
 
-SPAWNING = r"""
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#define HERE __attribute__((noinline, noclone))
-extern char **environ;
-static char *words[] = {"true", 0};
-HERE static int forks(void)
-{
-    pid_t child = vfork();
-    if (child == 0) { execv("/bin/true", words); _exit(9); }
-    return child;
-}
-HERE static int spawns(void) { pid_t child; posix_spawn(&child, "/bin/true", 0, 0, words, environ); return child + 0; }
-HERE static int awaits(int child) { int status; waitpid(child, &status, 0); return status; }
-int main(void)
-{
-    int all = 0;
-    for (int i = 0; i < 3; i++) all |= awaits(forks()) | awaits(spawns());
-    return all;
-}
-"""
-
-
 @case
 def a_child_on_another_stack_hides_no_ends(bench):
     """What posix_spawn(3) makes runs on a stack of its own beside its parent's open calls: all that the parent called from then on seemed to lie in clone3."""
@@ -682,38 +552,6 @@ def a_child_on_another_stack_hides_no_ends(bench):
     same("awaits", ("6", "0"), found.get("awaits"))
     depths = {line.split("|", 1)[1].index("awaits") for line in bench.report(trace, "tree").splitlines() if " awaits(" in line and "|" in line}
     same("depths at which awaits is called", 1, len(depths))
-
-
-# Code that the program has made calls what was not reached before, in several threads.
-GENERATED = LATER[:LATER.index("static void *thread")].replace("#include <pthread.h>", "#include <pthread.h>\n#include <string.h>\n#include <sys/mman.h>") + r"""
-static int (*made)(int);
-static int make(void)
-{
-    /* sub rsp, 8; mov rax, one; call rax; add rsp, 8; ret */
-    unsigned char code[] = {0x48, 0x83, 0xec, 8, 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xd0, 0x48, 0x83, 0xc4, 8, 0xc3};
-    int (*called)(int) = one;
-    void *page = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    memcpy(code + 6, &called, sizeof called);
-    memcpy(page, code, sizeof code);
-    made = (int (*)(int))page;
-    return page == MAP_FAILED;
-}
-static void *thread(void *counted)
-{
-    for (int n = 0; n < 2000; n++) { *(int *)counted += made(n) & 1; usleep(500); }
-    return NULL;
-}
-int main(void)
-{
-    static int counted[4];
-    pthread_t threads[4];
-    if (make()) return 1;
-    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, thread, &counted[i]);
-    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-    printf("%d\n", counted[0] + counted[1] + counted[2] + counted[3]);
-    return 5;
-}
-"""
 
 
 @case
