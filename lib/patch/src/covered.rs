@@ -3,8 +3,7 @@
 //! Is given a plan, and what is to be changed beside it; says whether a range is still free. Knows
 //! nothing of why a byte is changed.
 
-use std::collections::BTreeSet;
-
+use rustc_hash::FxHashMap;
 use sptrace_wire::plan::{PlanView, SiteForm};
 
 /// Ranges may hold one another, but none is longer.
@@ -15,8 +14,8 @@ const LONGEST: u32 = 64;
 pub(crate) struct Covered {
     /// Sorted.
     ranges: Vec<(u32, u32)>,
-    /// Those that came one by one.
-    single: BTreeSet<(u32, u32)>,
+    /// A bit for each byte of those that came one by one, by the number of 64 bytes.
+    single: FxHashMap<u32, u64>,
 }
 
 impl Covered {
@@ -44,23 +43,64 @@ impl Covered {
         self.ranges.sort_unstable();
     }
 
-    /// Adds one range.
+    /// Adds one range, in which none was.
     pub fn insert(&mut self, range: (u32, u32)) {
-        self.single.insert(range);
+        for (word, bits) in words(range) {
+            *self.single.entry(word).or_default() |= bits;
+        }
     }
 
     /// Takes out a range that was inserted.
     pub fn remove(&mut self, range: (u32, u32)) {
-        self.single.remove(&range);
+        for (word, bits) in words(range) {
+            *self.single.entry(word).or_default() &= !bits;
+        }
     }
 
     /// True if no byte of the range is covered.
     pub fn is_free(&self, start: u32, end: u32) -> bool {
         let first = self.ranges.partition_point(|c| c.0 + LONGEST <= start);
-        let near = self.ranges[first..].iter().take_while(|c| c.0 < end);
-        let single = self
-            .single
-            .range((start.saturating_sub(LONGEST), 0)..(end, 0));
-        !near.chain(single).any(|c| c.1 > start)
+        let mut near = self.ranges[first..].iter().take_while(|c| c.0 < end);
+        let is_in =
+            |(word, bits): (u32, u64)| self.single.get(&word).is_some_and(|w| w & bits != 0);
+        !near.any(|c| c.1 > start) && !words((start, end)).any(is_in)
+    }
+}
+
+/// The bytes of a range, by words of 64.
+fn words((start, end): (u32, u32)) -> impl Iterator<Item = (u32, u64)> {
+    (start / 64..end.div_ceil(64)).map(move |word| {
+        let from = start.max(word * 64) % 64;
+        let bytes = end.min(word.saturating_mul(64).saturating_add(64)) - start.max(word * 64);
+        (word, u64::MAX >> (64 - bytes) << from)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_covered_from_the_first_to_the_last() {
+        let mut covered = Covered::default();
+        covered.add([(10, 14)].into_iter());
+        covered.insert((60, 70));
+        covered.insert((128, 192));
+        for (start, end, is_free) in [
+            (0, 10, true),
+            (0, 11, false),
+            (13, 14, false),
+            (14, 60, true),
+            (59, 61, false),
+            (69, 71, false),
+            (70, 128, true),
+            (191, 200, false),
+            (192, 300, true),
+            (0, 1000, false),
+        ] {
+            assert_eq!(covered.is_free(start, end), is_free, "{start} to {end}");
+        }
+        covered.remove((60, 70));
+        assert!(covered.is_free(14, 128));
     }
 }

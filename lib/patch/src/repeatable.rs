@@ -4,19 +4,38 @@
 //! Given a range of plain instructions; true if nothing that the run reads before writing it is
 //! changed by the run: no register, no flag, no memory.
 
-use std::collections::HashSet;
-
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register};
 use sptrace_addr::Svma;
 use sptrace_image::Object;
 
+/// A set of registers, whose numbers are bytes.
+#[derive(Clone, Copy, Default)]
+struct Registers([u64; 4]);
+
+impl Registers {
+    fn insert(&mut self, register: Register) {
+        self.0[register as usize / 64] |= 1 << (register as usize % 64);
+    }
+
+    fn contains(&self, register: Register) -> bool {
+        self.0[register as usize / 64] >> (register as usize % 64) & 1 != 0
+    }
+
+    fn is_disjoint(&self, other: &Self) -> bool {
+        self.0
+            .iter()
+            .zip(&other.0)
+            .all(|(own, other)| own & other == 0)
+    }
+}
+
 #[derive(Default)]
 struct Run {
     /// Read before anything in the run has written all of it.
-    inputs: HashSet<Register>,
-    outputs: HashSet<Register>,
+    inputs: Registers,
+    outputs: Registers,
     /// Written whole by an instruction before the present one.
-    defined: HashSet<Register>,
+    defined: Registers,
     input_flags: u32,
     output_flags: u32,
     reads_memory: bool,
@@ -47,17 +66,17 @@ impl Run {
         self.inputs.is_disjoint(&self.outputs)
             && self.input_flags & self.output_flags == 0
             && !(self.reads_memory && self.writes_memory)
-            && !self.outputs.contains(&Register::RSP)
+            && !self.outputs.contains(Register::RSP)
     }
 
     fn add(&mut self, i: &Instruction, factory: &mut InstructionInfoFactory) {
         let info = factory.info(i);
-        let mut whole = Vec::new();
+        let mut whole = self.defined;
         for used in info.used_registers() {
             let (register, access) = (used.register().full_register(), used.access());
             if access != OpAccess::Write
                 && access != OpAccess::NoMemAccess
-                && !self.defined.contains(&register)
+                && !self.defined.contains(register)
             {
                 self.inputs.insert(register);
             }
@@ -69,7 +88,7 @@ impl Run {
             }
             if access == OpAccess::Write && used.register().is_gpr() && used.register().size() >= 4
             {
-                whole.push(register);
+                whole.insert(register);
             }
         }
         self.input_flags |= i.rflags_read();
@@ -82,7 +101,7 @@ impl Run {
                 OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess
             );
         }
-        self.defined.extend(whole);
+        self.defined = whole;
     }
 }
 

@@ -17,6 +17,8 @@
 
 use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
+use std::cell::RefCell;
+
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
     OpKind, Register,
@@ -168,6 +170,7 @@ pub fn return_points(object: &Object<'_>, analysis: &Analysis, plan: &[u8]) -> V
         springboards: Springboards::find_with_ends(object, analysis),
         stated,
         panics: panics.map(|s| s.svma.0).collect(),
+        factory: RefCell::new(InstructionInfoFactory::new()),
         lent: HashMap::default(),
     };
     finder.all(plan)
@@ -184,6 +187,8 @@ struct Finder<'a> {
     stated: Vec<u64>,
     /// Functions of Go's runtime that do not return.
     panics: HashSet<u64>,
+    /// What instructions do is found out with it; used again and again.
+    factory: RefCell<InstructionInfoFactory>,
     /// How often return points have lent their room, by call.
     lent: HashMap<u64, u8>,
 }
@@ -380,7 +385,7 @@ impl<'a> Finder<'a> {
             ..Run::default()
         };
         let mut decoder = self.decoder(start, place.function.end.0);
-        let mut factory = InstructionInfoFactory::new();
+        let mut factory = self.factory.borrow_mut();
         let mut moves_stack = false;
         while run.end < start + wanted {
             if place
