@@ -297,6 +297,16 @@ def where_gotos_lead_is_known_from_labels_in_what_is_interpreted(bench):
 
 
 @case
+def jumps_of_ocamls_handlers_lead_to_no_patch(bench):
+    """What only a handler jumps to was covered by the patch of a return point: the compiler ended by SIGSEGV."""
+    if not shutil.which("ocamlopt"): raise Skip("ocamlopt is not installed")
+    source = f"{bench.folder}/churn.ml"
+    shutil.copy(f"{ROOT}/tests/runtimes/churn.ml", source)
+    argv = ["ocamlopt", "-c", source]
+    same("output and status", bench.run(*argv)[:2], bench.record("ocamlopt", POINTS, argv)[0])
+
+
+@case
 def what_a_shell_leaves_blocked_hides_no_ends(bench):
     """With a signal blocked at the start 40 of 100 ends were not seen, as if a handler might be running."""
     argv = [sys.executable, "-c", "import json; json.dumps(list(range(100)))"]

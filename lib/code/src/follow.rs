@@ -444,6 +444,11 @@ impl Walk<'_, '_, '_> {
         if self.contains(constant) {
             self.lead(constant);
             self.labels.push((register.full_register(), constant));
+            if object.keeps_stack_maps {
+                // A handler of exceptions (OCaml): nothing else tells where it begins, and jumps of
+                // it lead back into the function.
+                self.stack.push((constant, History::default()));
+            }
         }
         if object.code_range_at(Svma(constant)).is_some() {
             self.found.code_constants.push(constant);
