@@ -168,6 +168,9 @@ fn activate(b: &AttachBlock) -> u32 {
         }
     }
     handler::watch_all();
+    // All that runs from here on began before anybody saw it; and goroutines may stand where no
+    // thread is.
+    p.runs_unseen.set(p.small_stacks.get());
     if state::control().roots_only == 0 {
         for pc in p.pcs().unwrap_or(&[]) {
             instrument_around(*pc);

@@ -23,8 +23,9 @@ use sptrace_wire::plan::*;
 /// yet? Who executes it was called by code that is not seen, and goes on in another thread, or when
 /// a handler has ended.
 fn nobody_stands_in(bytes: Range<u64>) -> bool {
-    if stopped::is_standing() {
-        // Looked at for each patch by itself.
+    // Looked at for each patch by itself. But where goroutines take turns, one that was taken off
+    // its thread may stand anywhere, on a stack that no thread is on.
+    if stopped::is_standing() && !state::process().small_stacks.get() {
         return true;
     }
     let may_stand = |hot: &Hot| {
