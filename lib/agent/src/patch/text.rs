@@ -126,6 +126,11 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// Nothing of it is written.
+    pub fn forget(&mut self) {
+        self.count = 0;
+    }
+
     /// Writes all.
     pub fn flush(&mut self) {
         let mut left = WRITES.get(..self.count).unwrap_or(&[]);

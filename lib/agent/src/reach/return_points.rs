@@ -136,6 +136,10 @@ pub fn patch_left(m: &Module) {
     let mut batch = text::Batch::of(m);
     for f in reached() {
         patch_all(m, &f, &mut batch);
+        if stopped::is_deserted() {
+            // The host is about to let the threads go, as the kernel ends it.
+            batch.forget();
+        }
     }
     batch.flush();
     for (call, point) in reached().flat_map(|f| plan::twins_of(m, f)) {
