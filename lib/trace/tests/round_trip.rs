@@ -97,10 +97,15 @@ fn random_events(seed: u64, count: usize, deep: u64, functions: u32) -> Vec<Even
                     entry: Entry::Call,
                 }
             }
-            2 => Event::CloseOpen {
-                tsc,
-                frames: random.below(3) as u32,
-            },
+            2 => {
+                // They may have been begun as calls.
+                let frames = random.below(3);
+                depth = depth.saturating_sub(frames);
+                Event::CloseOpen {
+                    tsc,
+                    frames: frames as u32,
+                }
+            }
             3 if depth > 4 => {
                 let frames = 1 + random.below(4);
                 depth -= frames;

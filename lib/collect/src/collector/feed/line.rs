@@ -248,4 +248,18 @@ mod tests {
         line.close_open(40, 1);
         assert_eq!((line.height(), line.depth()), (0, 0));
     }
+
+    /// Events that are returns and slow calls were not noticed from then on, as calls seemed to lie
+    /// deeper than they did.
+    #[test]
+    fn a_call_that_has_ended_unseen_is_open_no_more() {
+        let writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
+        let mut line = Line::new(writer.encoder(StreamId(0)));
+        line.enter(10, PLACE_ENTRY, FunctionId(1));
+        line.enter(20, PLACE_ENTRY, FunctionId(2));
+        line.close_open(30, 1);
+        assert_eq!(line.depth(), 1);
+        line.exit(40);
+        assert_eq!((line.height(), line.depth()), (0, 0));
+    }
 }
