@@ -208,7 +208,7 @@ class Truth:
 
     def ends(self):
         """Frames that returned after a walk of the stack are not said to be unwound; those that a throw left are."""
-        self.record("walks.O2")
+        self.record("walks.O2", "--return-points")
         if re.search(r"unwound|_Unwind_Backtrace.*end not seen", self.report("tree")): return "walks.O2: the end of _Unwind_Backtrace is not seen"
         self.record("walks.O2", "--return-points=never")
         tree = self.report("tree")

@@ -83,9 +83,8 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
     let beside = [(kernel.is_wanted(), "-K")];
     let beside = beside.into_iter().chain(args.record.beside_stamps(stamps));
     let fits = stamps.check(beside);
-    let is_better_without = args.record.is_better_without_return_points();
     let others = args.record.beside_return_points();
-    let keeps_returns = args.stamps.return_points(stamps, others, is_better_without);
+    let keeps_returns = args.stamps.return_points(stamps, others, false);
     let asked = shows.and_then(|shows| {
         fits?;
         let keeps_returns = keeps_returns?;

@@ -167,12 +167,10 @@ fn choose(args: &RunArgs) -> Result<(Stamps, bool), String> {
         .command
         .first()
         .is_some_and(|name| executable::is_go(name));
-    let is_better_without =
-        !is_go && (args.record.is_better_without_return_points() || !args.start_on.is_empty());
     let returns_seen = |stamps| {
         let others = args.record.beside_return_points().into_iter();
         let others = others.chain([(args.shadow, "--shadow")]);
-        args.stamps.return_points(stamps, others, is_better_without)
+        args.stamps.return_points(stamps, others, is_go)
     };
     let is_in_order = || check_in_order(args, Stamps::None).is_ok();
     let stamps = match args.stamps.asked() {

@@ -13,7 +13,8 @@ pub struct StampArgs {
     /// When the clock is read: at the beginning and the end of each call, of calls that are not
     /// short, or for none. Without it exactly which functions are called is recorded, in which
     /// order, and inside of which others, at a part of the price. Times are estimates then, and
-    /// marked with ~; those of system calls are measured (--syscalls). Without this option: full
+    /// marked with ~; those of system calls are measured (--syscalls). Without this option: full,
+    /// but none of a Go program that `run` starts with options that leave it without return points
     #[arg(help_heading = record::WHAT, long, value_enum, value_name = "WHEN")]
     stamps: Option<Stamps>,
     /// Leave every return address on the stack as it is, and see the end of a call at the place
@@ -34,13 +35,13 @@ impl StampArgs {
     }
 
     /// Given what calls cannot be recorded by their return points beside, and whether it is asked
-    /// for, and whether something is that is better had without them; gives whether they are.
-    /// `Err`: they are asked for beside what they cannot be, in words for the user.
+    /// for; and whether a Go program is started. Gives whether they are. `Err`: they are asked for
+    /// beside what they cannot be, in words for the user.
     pub fn return_points(
         &self,
         stamps: Stamps,
         others: impl IntoIterator<Item = (bool, &'static str)>,
-        is_better_without: bool,
+        is_go: bool,
     ) -> Result<bool, String> {
         let own = [(stamps != Stamps::Full, "--stamps auto and none")];
         let other = own
@@ -49,7 +50,7 @@ impl StampArgs {
             .find(|(is_asked, _)| *is_asked);
         match (self.return_points.unwrap_or(ReturnPoints::Auto), other) {
             (ReturnPoints::Never, _) => Ok(false),
-            (ReturnPoints::Auto, other) => Ok(other.is_none() && !is_better_without),
+            (ReturnPoints::Auto, other) => Ok(other.is_none() && is_go),
             (ReturnPoints::Always, None) => Ok(true),
             (ReturnPoints::Always, Some((_, other))) => Err(format!(
                 "--return-points does not go together with {other}; leave one out"
@@ -61,9 +62,7 @@ impl StampArgs {
 /// When the ends of calls are seen at the places that they return to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ReturnPoints {
-    /// Where nothing else is asked for that return addresses of sptrace's own serve better: no
-    /// choice of functions (-F, -N, -D, -l, --between), no values (-A, -R, scripts), and no start
-    /// in the middle of a command
+    /// Of Go programs that are started, whose calls would have no ends otherwise
     Auto,
     /// In any case
     Always,

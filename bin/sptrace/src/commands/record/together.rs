@@ -202,24 +202,6 @@ impl RecordArgs {
         ]
     }
 
-    /// True if something is asked for that is better had without return points: values, which take
-    /// the slow path there, and a choice of functions, beside which the ends of some are not seen
-    /// where several threads run.
-    pub fn is_better_without_return_points(&self) -> bool {
-        let lists = [
-            &self.within,
-            &self.without,
-            &self.module,
-            &self.between,
-            &self.arguments,
-            &self.results,
-        ];
-        lists.iter().any(|list| !list.is_empty())
-            || self.depth.is_some()
-            || self.decide.is_some()
-            || self.payloads.is_some()
-    }
-
     /// What the command line would refuse of options alone.
     pub(super) fn check_together(&self, has_start: bool) -> Result<(), String> {
         let filters = [&self.within, &self.without, &self.module, &self.between];
