@@ -13,7 +13,7 @@ pub mod errno;
 pub mod gate;
 pub mod handlers;
 pub mod kept;
-mod lanes;
+pub mod lanes;
 mod leaf;
 pub mod movable;
 pub mod mute;

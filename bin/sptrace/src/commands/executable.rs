@@ -12,7 +12,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use sptrace_code::Bytes;
-use sptrace_image::is_go_program;
+use sptrace_image::{Object, is_go_program};
+use sptrace_patch::lanes::lanes;
 
 /// Why a command cannot be started.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,6 +54,14 @@ pub fn is_go(name: &OsStr) -> bool {
     let file = find(name).ok().filter(|path| path.is_file());
     let bytes = file.and_then(|path| Bytes::open(&path).ok());
     bytes.is_some_and(|bytes| is_go_program(bytes.bytes()))
+}
+
+/// True if the goroutines of that program can be told from each other.
+pub fn has_lanes(name: &OsStr) -> bool {
+    let file = find(name).ok().filter(|path| path.is_file());
+    let bytes = file.and_then(|path| Bytes::open(&path).ok());
+    let object = bytes.as_ref().map(|bytes| Object::parse(bytes.bytes()));
+    object.is_some_and(|object| object.is_ok_and(|object| lanes(&object).number != 0))
 }
 
 /// The file that execvp(3) would try.

@@ -161,16 +161,18 @@ enum Failure {
 
 /// For which calls the clock is read, and whether calls are recorded by their return points, as it
 /// is asked for, or as suits best. A Go program's runtime walks its own stacks: calls with stamps
-/// have no ends there but by their return points.
+/// have no ends there but by their return points; where goroutines cannot be told from each other
+/// (a release that is not known) calls in order belong to the right ones still.
 fn choose(args: &RunArgs) -> Result<(Stamps, bool), String> {
     let is_go = args
         .command
         .first()
         .is_some_and(|name| executable::is_go(name));
+    let has_lanes = is_go && executable::has_lanes(&args.command[0]);
     let returns_seen = |stamps| {
         let others = args.record.beside_return_points().into_iter();
         let others = others.chain([(args.shadow, "--shadow")]);
-        args.stamps.return_points(stamps, others, is_go)
+        args.stamps.return_points(stamps, others, has_lanes)
     };
     let is_in_order = || check_in_order(args, Stamps::None).is_ok();
     let stamps = match args.stamps.asked() {
