@@ -183,6 +183,17 @@ def one_request_can_be_read_from_its_handler_down(bench):
 
 
 @case
+def where_goroutines_are_not_known_calls_are_in_order(bench):
+    """By default; of a release that sptrace knows they have stamps and ends."""
+    for of, says in ((b"go1.", False), (b"go9.", True)):
+        program = f"{bench.folder}/release"
+        with open(bench.go("requests"), "rb") as known, open(program, "wb") as f: f.write(known.read().replace(b"go1.", of))
+        os.chmod(program, 0o755)
+        said = subprocess.run([bench.sptrace, "run", "-o", f"{program}.data", "--", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120).stderr
+        same(f"{of}: in order", says, "recorded in order" in said)
+
+
+@case
 def a_goroutine_alone_is_in_a_root(bench):
     trace, _ = bench.traced("rooted", [bench.go("requests")], ("-F", "main.(*server).ServeHTTP"))
     counts = {row["function"]: int(row["calls"]) for row in bench.rows(trace, "functions", "--columns", "calls,function") if row["function"].startswith("main.")}
