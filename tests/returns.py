@@ -272,28 +272,27 @@ def nearly_all_ends_are_seen_where_calls_return_to(bench):
         if unseen * 40 > calls: raise Failed(f"{argv[0]}: {unseen} of {calls} calls have no end")
 
 
+def calls_of_adds(bench, name, text, calls):
+    """A program whose interpreter calls `adds` so often, compiled in two ways: each of these calls has an end."""
+    for level in ("-O1", "-O2"):
+        program = f"{bench.folder}/{name}{level}"
+        with open(f"{program}.c", "w") as f: f.write(text)
+        subprocess.run(["gcc", level, "-fPIE", "-pie", "-o", program, f"{program}.c"], check=True)
+        _, trace = bench.record(name, POINTS, [program])
+        found = bench.report(trace, "functions", "--columns", "function,calls,untimed", "--format", "csv")
+        same(f"{level}: calls, and those without an end", [calls, "0"], next(row[-2:] for row in csv.reader(io.StringIO(found)) if "adds" in row))
+
+
 @case
 def where_gotos_lead_is_known_from_an_array_on_the_stack(bench):
     """Ends in such a function were not seen, in Python's interpreter as well: 12 of 100 calls."""
-    for level in ("-O1", "-O2"):
-        program = f"{bench.folder}/labels{level}"
-        with open(f"{program}.c", "w") as f: f.write(LABELS)
-        subprocess.run(["gcc", level, "-fPIE", "-pie", "-o", program, f"{program}.c"], check=True)
-        _, trace = bench.record("labels", POINTS, [program])
-        found = bench.report(trace, "functions", "--columns", "function,calls,untimed", "--format", "csv")
-        same(f"{level}: calls, and those without an end", ["6000", "0"], next(row[-2:] for row in csv.reader(io.StringIO(found)) if "adds" in row))
+    calls_of_adds(bench, "labels", LABELS, "6000")
 
 
 @case
 def where_gotos_lead_is_known_from_labels_in_what_is_interpreted(bench):
     """Ends in such a function were not seen, in Ruby's interpreter as well."""
-    for level in ("-O1", "-O2"):
-        program = f"{bench.folder}/threaded{level}"
-        with open(f"{program}.c", "w") as f: f.write(THREADED)
-        subprocess.run(["gcc", level, "-fPIE", "-pie", "-o", program, f"{program}.c"], check=True)
-        _, trace = bench.record("threaded", POINTS, [program])
-        found = bench.report(trace, "functions", "--columns", "function,calls,untimed", "--format", "csv")
-        same(f"{level}: calls, and those without an end", ["8000", "0"], next(row[-2:] for row in csv.reader(io.StringIO(found)) if "adds" in row))
+    calls_of_adds(bench, "threaded", THREADED, "8000")
 
 
 @case
