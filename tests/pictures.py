@@ -59,7 +59,8 @@ def graph(page, trace, folder):
     page.evaluate("window.node = (text) => [...document.querySelectorAll('.node')].find(g => g.querySelector('title').textContent.startsWith(text))")
     yield "boxes do not overlap", not page.evaluate(OVERLAPS)
     yield "no text is wider than its box", not page.evaluate(TOO_WIDE.replace("SELECTOR", "'.node'"))
-    page.evaluate("window.chosen = [...document.querySelectorAll('.node')].find(g => (r => r.x > 0 && r.right < innerWidth && r.bottom < innerHeight)(g.querySelector('rect').getBoundingClientRect()))")
+    # Where it lies depends on the times of a run, so it is brought into the window.
+    page.evaluate("window.chosen = document.querySelector('.node'), chosen.scrollIntoView({block: 'center', inline: 'center'})")
     page.click(*middle(page, "chosen.querySelector('rect')"))
     yield "a click chooses a box", page.until("chosen.classList.contains('chosen') && document.querySelectorAll('.node.pale').length > 0")
     near = "new Set([chosen.dataset.i, ...[...document.querySelectorAll('.arrow')].filter(a => [a.dataset.f, a.dataset.t].includes(chosen.dataset.i)).flatMap(a => [a.dataset.f, a.dataset.t])])"

@@ -86,7 +86,7 @@ fn the_calls_of_roots_are_noted_and_nothing_else_is_changed() {
         .sites()
         .find(|site| site.form != SiteForm::Refused && direct(site));
     let root = before.callee(&one.unwrap()).unwrap();
-    let made = add_root_calls(&plan, &|svma| svma == root, &|_| false).unwrap();
+    let made = add_root_calls(&plan, &|svma| svma == root, &|_| false, &|_| false).unwrap();
     let after = PlanView::new(&made).unwrap();
     assert!(before.sites().eq(after.sites()));
     let (calls, others): (Vec<_>, Vec<_>) = after
@@ -101,5 +101,5 @@ fn the_calls_of_roots_are_noted_and_nothing_else_is_changed() {
         .sites()
         .filter(|site| direct(site) && before.callee(site) == Some(root));
     assert_eq!(calls.len(), all.count());
-    assert!(add_root_calls(&plan, &|_| false, &|_| false).is_none());
+    assert!(add_root_calls(&plan, &|_| false, &|_| false, &|_| false).is_none());
 }

@@ -34,6 +34,9 @@ use crate::event::switch::Switch;
 
 /// Where a program begins that a C library has started.
 const MAIN: &str = "main";
+/// By these alone a thread changes from a goroutine to the scheduler (Go's source,
+/// `runtime/asm_amd64.s`).
+const LEAVE_LANES: [&str; 2] = ["runtime.mcall*", "runtime.morestack*"];
 /// Names shown of functions that cannot be hooked.
 const NAMES_SHOWN: usize = 3;
 
@@ -391,7 +394,14 @@ impl Filters {
             let import = import.and_then(|name| name.strip_suffix("@plt"));
             import.is_some_and(|name| fits(&self.globs, name, 0))
         };
-        add_root_calls(plan, &is_root, &is_root_import)
+        // A thread that leaves its lane unseen would keep it from the one that goes on with it.
+        let leave_lanes = match PlanView::new(plan)?.header().lane_number {
+            0 => &[][..],
+            _ => &LEAVE_LANES.map(str::to_owned)[..],
+        };
+        let leave_lanes = entries(cached, PlanView::new(plan)?, leave_lanes);
+        let leaves_lane = |entry| leave_lanes.contains_key(&Svma(entry));
+        add_root_calls(plan, &is_root, &is_root_import, &leaves_lane)
     }
 
     /// What a call of this function means, of which it is known that one of the globs fits it.
