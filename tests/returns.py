@@ -12,7 +12,7 @@ import argparse, csv, io, os, re, shutil, signal, subprocess, sys, tempfile, tim
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness"))
 from case import Cases, Failed, ROOT, Skip, find_sptrace, run_cases
 from counts import IN_THE_LINKER, KINDS, SQL, Bench, same, tallied
-from return_programs import GENERATED, LABELS, LATER, LIBRARY, LOADER, OPENED, SPAWNING, THREADED
+from return_programs import GENERATED, LABELS, LATER, LIBRARY, LOADER, OPENED, SPAWNING, THREADED, TIGHT
 from runtimes import go_build
 
 case = Cases()
@@ -293,6 +293,20 @@ def where_gotos_lead_is_known_from_an_array_on_the_stack(bench):
 def where_gotos_lead_is_known_from_labels_in_what_is_interpreted(bench):
     """Ends in such a function were not seen, in Ruby's interpreter as well."""
     calls_of_adds(bench, "threaded", THREADED, "8000")
+
+
+@case
+def a_call_at_the_end_of_a_function_without_filling_has_an_end(bench):
+    """No jump fits behind the call, nor nearby: a function that took all time had none."""
+    for level in ("-O0", "-O1"):
+        program = f"{bench.folder}/tight{level}"
+        with open(f"{program}.c", "w") as f: f.write(TIGHT)
+        subprocess.run(["gcc", level, "-falign-functions=1", "-o", program, f"{program}.c"], check=True)
+        made, trace = bench.record("tight", POINTS, [program, "300"])
+        same("status and output", (0, "30000 300\n"), made)
+        rows = csv.reader(io.StringIO(bench.report(trace, "functions", "--columns", "calls,untimed,function", "--format", "csv")))
+        found = {name: (int(calls), int(unseen)) for calls, unseen, name in rows if name.startswith("f_")}
+        same(f"{level}: calls, and those without an end", {"f_slow": (300, 0), "f_often": (30000, 0), "f_caller": (300, 0), "f_last": (300, 0)}, found)
 
 
 @case

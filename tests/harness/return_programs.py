@@ -206,3 +206,24 @@ int main(void)
     return 5;
 }
 """
+
+# Functions that end with a call, one behind the other.
+TIGHT = r"""
+#include <stdio.h>
+#include <stdlib.h>
+static volatile long slow, often;
+__attribute__((noinline)) void f_slow(void) { slow++; }
+__attribute__((noinline)) void f_often(void) { often++; }
+__attribute__((noinline)) void f_caller(void)
+{
+    for (int i = 0; i < 100; i++) f_often();
+    f_slow();
+}
+__attribute__((noinline)) long f_last(long n) { f_caller(); return n + 1; }
+int main(int argc, char **argv)
+{
+    for (long i = 0, rounds = atol(argv[1]); i < rounds;) i = f_last(i);
+    printf("%ld %ld\n", often, slow);
+    return 0;
+}
+"""

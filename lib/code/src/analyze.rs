@@ -87,6 +87,7 @@ fn assemble(
         }
         analysis.sites.extend(chunk.sites.iter());
         analysis.system_calls.extend(chunk.system_calls.iter());
+        analysis.plain_runs.extend(chunk.plain_runs);
         analysis.summary.instructions += chunk.instructions;
         analysis.summary.blocks += chunk.blocks;
         analysis.summary.overlapped_sites += chunk.overlapped;

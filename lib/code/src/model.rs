@@ -21,6 +21,10 @@ pub struct Analysis {
     pub system_calls: Sites,
     /// Indexes into `functions`, grouped by the function that links.
     pub links: Vec<u32>,
+    /// Runs of plain instructions in one block, each from its start to its end, sorted: room could
+    /// be made there for jumps. None in functions of which not all jumps are known, nor in what a
+    /// site's jump may cover; and only those near a call behind which there is too little room.
+    pub plain_runs: Vec<(Svma, Svma)>,
     /// Counts over the whole image.
     pub summary: Summary,
 }

@@ -38,6 +38,8 @@ pub(crate) struct Listed {
     pub sites: Sites,
     /// Instructions that call the kernel, in order.
     pub system_calls: Sites,
+    /// See [`crate::Analysis::plain_runs`].
+    pub plain_runs: Vec<(Svma, Svma)>,
     /// Number of sites of each region of the chunk, in order.
     pub counts: Vec<u32>,
     pub instructions: u64,
@@ -77,7 +79,8 @@ pub(crate) fn list_sites(
         lister.walk(decoder, range.start.0);
         lister.find_ways_in();
         lister.doubt();
-        lister.find_rooms();
+        let free = lister.find_rooms();
+        lister.keep_near(&free);
         let (sites, system_calls) = (lister.sites, lister.system_calls);
         listed.sites.extend(sites);
         listed.system_calls.extend(system_calls);
@@ -372,10 +375,10 @@ impl Lister<'_, '_> {
     }
 
     /// A site that has neither room nor another way in: instructions nearby are moved away instead,
-    /// and the long jump stands where they stood.
-    fn find_rooms(&mut self) {
+    /// and the long jump stands where they stood. Gives the plain runs that are left.
+    fn find_rooms(&mut self) -> Vec<(u64, u64)> {
         if self.classes.is_suspect(self.index) || self.is_astray {
-            return;
+            return Vec::new();
         }
         let is_cramped = |s: &Site| {
             let is_condition = s.kind == SiteKind::TailConditional && s.length == 2;
@@ -384,9 +387,6 @@ impl Lister<'_, '_> {
         let cramped: Vec<usize> = (0..self.sites.len())
             .filter(|i| self.sites[*i].way_in.0 == 0 && is_cramped(&self.sites[*i]))
             .collect();
-        if cramped.is_empty() {
-            return;
-        }
         let windows = self.sites.iter();
         let windows: Vec<(u64, u64)> = windows
             .filter(|s| u64::from(s.length) < JUMP_BYTES)
@@ -406,6 +406,40 @@ impl Lister<'_, '_> {
                 free[i] = if longer_left { left } else { right };
             }
         }
+        free
+    }
+
+    /// Keeps the runs near a call of this function, or of the one before it or behind it, that has
+    /// less room behind it than a long jump needs.
+    fn keep_near(&mut self, free: &[(u64, u64)]) {
+        const LEADERS_IN_JUMP: u16 = (1 << JUMP_BYTES) - 2;
+        let (start, end) = (self.region.start, self.region.end);
+        let is_calling =
+            |s: &&Site| matches!(s.kind, SiteKind::CallDirect | SiteKind::CallIndirect);
+        let behind = |s: &Site| s.address.0 + u64::from(s.length);
+        let mut near: Vec<u64> = (self.sites.iter().filter(is_calling))
+            .filter(|s| s.leaders_behind & LEADERS_IN_JUMP != 0 || behind(s) + JUMP_BYTES > end)
+            .map(behind)
+            .collect();
+        near.extend([start, end].into_iter().filter(|at| self.is_tight(*at)));
+        let reach = REACH_BYTES + ROOM_BYTES;
+        let is_near = |run: &&(u64, u64)| {
+            let at = |svma: &u64| run.0 < svma + reach && *svma < run.1 + reach;
+            run.1 - run.0 >= ROOM_BYTES && near.iter().any(at)
+        };
+        let kept = free.iter().filter(is_near);
+        let is_whole = |run: &&(u64, u64)| !(run.0 + 1..run.1).any(|svma| self.is_leader(svma));
+        let kept = kept.filter(is_whole).map(|run| (Svma(run.0), Svma(run.1)));
+        let kept: Vec<(Svma, Svma)> = kept.collect();
+        self.listed.plain_runs.extend(kept);
+    }
+
+    /// No filling stands in front of a function's end or beginning.
+    fn is_tight(&self, svma: u64) -> bool {
+        const FILLING: [u8; 3] = [0x90, 0xcc, 0];
+        let before = self.object.code_from(Svma(svma.wrapping_sub(1)));
+        let byte = before.and_then(|code| code.first());
+        byte.is_some_and(|byte| !FILLING.contains(byte))
     }
 
     /// Whole instructions of `run`, at least [`ROOM_BYTES`], with a place for a jump that a

@@ -53,6 +53,29 @@ fn what_leads_close_behind_a_call_is_known() {
 }
 
 #[test]
+fn runs_where_room_may_be_made_are_kept_near_a_call_without_room_behind_it() {
+    // mov eax,1; mov ecx,1; call 0x13; pop rbx; ret; nop; nop; (0x13) mov edx,1; mov ebx,1; ret
+    let mut code = vec![0xb8, 1, 0, 0, 0, 0xb9, 1, 0, 0, 0, 0xe8, 4, 0, 0, 0];
+    code.extend([0x5b, 0xc3, 0x90, 0x90]);
+    code.extend([0xba, 1, 0, 0, 0, 0xbb, 1, 0, 0, 0, 0xc3]);
+    let runs = |code: &[u8]| analyzed(code, &[]).plain_runs;
+    let run = |from, to| (Svma(CODE + from), Svma(CODE + to));
+    assert_eq!(runs(&code), [run(0, 10), run(0x13, 0x1d)]);
+    // mov edx,1; jmp into the run: it is none.
+    code[0x1d..].copy_from_slice(&[0xc3]);
+    code[0xf..0x11].copy_from_slice(&[0xeb, 0xf4]);
+    assert_eq!(runs(&code), [run(0x13, 0x1d)]);
+    // With filling between the two the function behind has no part in it.
+    code[0xf..0x13].copy_from_slice(&[0xc3, 0x90, 0x90, 0x90]);
+    code[0x1d..].copy_from_slice(&[0x90]);
+    assert_eq!(runs(&code), [run(0, 10)]);
+    // add rsp,8; ret: there is room behind the call.
+    code.splice(0xf..0x10, [0x48, 0x83, 0xc4, 8, 0xc3]);
+    code[0xb] += 4;
+    assert_eq!(runs(&code), []);
+}
+
+#[test]
 fn a_function_that_takes_arguments_off_the_stack_is_marked() {
     // call +1; ret; ret 16
     let analysis = analyzed(&[0xe8, 1, 0, 0, 0, 0xc3, 0xc2, 16, 0], &[]);

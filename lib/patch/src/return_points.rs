@@ -6,7 +6,8 @@
 //!
 //! - A jump over whole instructions leads to a slot: `call EXIT ; the instructions ; jmp back`.
 //! - Where fewer than five bytes are free, a two-byte jump leads to that jump: in padding, as a
-//!   springboard, or behind the jump of another return point nearby that has room for both.
+//!   springboard, behind the jump of another return point nearby that has room for both, or where
+//!   instructions stood that are moved into the slot ([`rooms`]).
 //! - Where the next site of the plan follows within fewer bytes, its slot sees the return first,
 //!   and the text needs no other change.
 //! - Else there is a reason.
@@ -14,6 +15,8 @@
 //! Control may come to a return point by a jump as well. A reader of records can tell: there is no
 //! call of this site open in that frame. A call of what ends in a panic (Go) has no return point,
 //! although Go's compiler writes an instruction behind it. Must not know what is recorded, and how.
+
+mod rooms;
 
 use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
@@ -80,6 +83,8 @@ pub enum Seen {
     Merged,
     /// By a short jump there, to a long one behind the jump of another return point.
     Neighbour(Patch),
+    /// By a short jump there, to a long one where instructions stood that are moved away.
+    MadeRoom(Patch),
     /// Not at all.
     Refused(Obstacle),
 }
@@ -91,6 +96,7 @@ impl Seen {
             Self::Jump(_) => "jump",
             Self::Springboard(_) => "springboard",
             Self::Neighbour(_) => "room of a neighbour",
+            Self::MadeRoom(_) => "made room",
             Self::Merged => "merged with the next site",
             Self::Refused(_) => "refused",
         }
@@ -236,6 +242,14 @@ impl<'a> Finder<'a> {
                 found[lender].seen = Seen::Jump(wider);
                 found[lender].lends = true;
                 found[at].seen = Seen::Neighbour(patch);
+            }
+        }
+        // Last, since nothing else may be changed where instructions are moved away.
+        for (point, place) in found.iter_mut().zip(&places) {
+            if matches!(point.seen, Seen::Refused(_))
+                && let Some(patch) = self.with_made_room(place)
+            {
+                point.seen = Seen::MadeRoom(patch);
             }
         }
         found
@@ -524,6 +538,22 @@ impl<'a> Finder<'a> {
 
     /// A jump of at least so many bytes behind the call, and its slot.
     fn patch(&self, site: &Site, run: &Run, bytes: u64, springboard: Option<i8>) -> Option<Patch> {
+        self.patch_and(site, run, bytes, |t| {
+            if let Some(distance) = springboard {
+                t.set_springboard(distance);
+            }
+            true
+        })
+    }
+
+    /// The same, with something else that is done with the slot at its end. `None`: it cannot be.
+    fn patch_and(
+        &self,
+        site: &Site,
+        run: &Run,
+        bytes: u64,
+        then: impl FnOnce(&mut Builder) -> bool,
+    ) -> Option<Patch> {
         let start = end_of(site);
         let is_enough = |end: &&u64| **end >= start + bytes;
         let moved_end = *run.ends.iter().find(is_enough).or(run.ends.last())?;
@@ -532,11 +562,8 @@ impl<'a> Finder<'a> {
         let is_last = run.ends.last() == Some(&moved_end);
         let onward = run.onward.filter(|_| is_last);
         let mut t = Builder::new(self.base);
-        if let Some(distance) = springboard {
-            t.set_springboard(distance);
-        }
         let moved = (Svma(start), Svma(moved_end));
-        if !t.return_point(self.object, moved, onward) {
+        if !t.return_point(self.object, moved, onward) || !then(&mut t) {
             return None;
         }
         let span = (end - start) as usize;

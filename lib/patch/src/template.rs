@@ -583,7 +583,10 @@ impl Builder {
 
 /// Says in the template of a return point that its call's entry id lies so far from its own.
 pub fn call_of_return(template: &mut [u8], distance: i32) {
-    let code = TemplateView::read(template).map(|t| Template::BYTES + t.original.len());
+    let code = TemplateView::read(template).map(|t| {
+        let room = t.room.map_or(0, |(_, moved)| Room::BYTES + moved.len());
+        Template::BYTES + t.original.len() + room
+    });
     let place = code.and_then(|at| template.get_mut(at..at + size_of::<i32>()));
     if let Some(place) = place {
         place.copy_from_slice(&distance.to_le_bytes());

@@ -25,6 +25,16 @@ fn call(offset: u64) -> Site {
 
 /// The return points of a function that consists of this code and ends with it or at `END`.
 fn points(code: &str, sites: &[Site], end: Option<u64>) -> Vec<ReturnPoint> {
+    points_with_runs(code, sites, end, &[])
+}
+
+/// The same, where room may be made in these runs of instructions, as offsets in the code.
+fn points_with_runs(
+    code: &str,
+    sites: &[Site],
+    end: Option<u64>,
+    runs: &[(u64, u64)],
+) -> Vec<ReturnPoint> {
     let mut bytes = hex(code);
     bytes.resize(0x100, 0xcc);
     let file = elf(&bytes);
@@ -45,6 +55,9 @@ fn points(code: &str, sites: &[Site], end: Option<u64>) -> Vec<ReturnPoint> {
             function(END, END + 1, 0),
         ],
         sites: sites.iter().copied().collect(),
+        plain_runs: (runs.iter())
+            .map(|(from, to)| (Svma(CODE + from), Svma(CODE + to)))
+            .collect(),
         ..Analysis::default()
     };
     let plan = build_plan_in_order(&object, &analysis);
@@ -236,13 +249,46 @@ fn a_neighbour_lends_its_room_as_long_as_it_has_some() {
     }
 }
 
-/// Where the text is changed at return points: the jumps, and the long ones of short ones.
+#[test]
+fn room_is_made_behind_a_hook_where_nothing_leads() {
+    // push rbx; sub rsp,16; mov eax,1; mov ecx,1; mov edx,[rip+..]; call; pop rbx; ret; other code
+    let code = "53 4883ec10 b801000000 b901000000 8b15 00000000 e8 66000000 5b c3 4889d8";
+    let seen = |runs: &[(u64, u64)], pointer: Option<u64>| {
+        let site = Site {
+            leaders_behind: pointer.map_or(0, |at| 1 << at),
+            ..call(21)
+        };
+        points_with_runs(code, &[site], Some(0x1c), runs)
+            .remove(0)
+            .seen
+    };
+    let Seen::MadeRoom(patch) = seen(&[(0, 21)], None) else {
+        panic!("no room");
+    };
+    let t = ReadTemplate::read(&patch.template);
+    // The last ten bytes or more before the call: the jump to the slot stands five behind 10.
+    assert_eq!((patch.span, patch.moved, patch.of_several), (2, 2, true));
+    assert_eq!((t.springboard, t.room_back), (15 - 28, 5));
+    assert_eq!(t.room, hex("b901000000 8b15 00000000"));
+    let slot = "00 00 00 00 e8 <RETURN> 5b c3 b9 01 00 00 00 8b 15 <401015> e9 <401015>";
+    assert_eq!(t.show(Svma(CODE & !4095)), slot);
+    // A hook at the entry covers up to ten bytes of these; a run that ends there has no room.
+    assert_eq!(seen(&[(0, 15)], None), Seen::Refused(Obstacle::Target));
+    // Where something leads to the second byte behind the call, no short jump fits either.
+    assert_eq!(seen(&[(0, 21)], Some(1)), Seen::Refused(Obstacle::Target));
+    assert_eq!(seen(&[], None), Seen::Refused(Obstacle::Target));
+}
+
+/// Where the text is changed at return points: the jumps, and the long ones of short ones, with
+/// the room that was made for them.
 fn covered(points: &[ReturnPoint]) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     for point in points {
         let (patch, is_short) = match &point.seen {
             Seen::Jump(patch) => (patch, false),
-            Seen::Springboard(patch) | Seen::Neighbour(patch) => (patch, true),
+            Seen::Springboard(patch) | Seen::Neighbour(patch) | Seen::MadeRoom(patch) => {
+                (patch, true)
+            }
             Seen::Merged | Seen::Refused(_) => continue,
         };
         all.push((point.at.0, point.at.0 + u64::from(patch.span)));
@@ -250,6 +296,12 @@ fn covered(points: &[ReturnPoint]) -> Vec<(u64, u64)> {
             let distance = ReadTemplate::read(&patch.template).springboard;
             let at = (point.at.0 + 2).wrapping_add_signed(i64::from(distance));
             all.push((at, at + 5));
+        }
+        if matches!(point.seen, Seen::MadeRoom(_)) {
+            let template = ReadTemplate::read(&patch.template);
+            let jump = (point.at.0 + 2).wrapping_add_signed(i64::from(template.springboard));
+            let start = jump - u64::from(template.room_back);
+            all.push((start, start + template.room.len() as u64));
         }
     }
     all

@@ -3,14 +3,15 @@
 //! Given a function whose call sites are patched; patches the places that its calls return to.
 //! Given a return address that a root was called with, or a module with calls of roots; patches
 //! those alone: what is around a root is not instrumented. Where several instructions are
-//! overwritten, nobody may stand between them. Must not know what roots are for.
+//! overwritten, nobody may stand between them, nor in those that are moved away to make room, which
+//! may be another function's. Must not know what roots are for.
 
 use crate::frames::handlers;
 use crate::memory::table::{INSTRUMENTED, Module, ROOTS, UNTOUCHED};
 use crate::memory::thread::Hot;
 use crate::memory::{lock, state, stopped, sys};
 use crate::patch::{site, text};
-use crate::plans::patched::Patch;
+use crate::plans::patched::{Patch, Springboard};
 use crate::plans::{modules, plan};
 use crate::reach::thread;
 use crate::signals::sigframe;
@@ -23,6 +24,11 @@ use sptrace_wire::plan::*;
 /// yet? Who executes it was called by code that is not seen, and goes on in another thread, or when
 /// a handler has ended.
 fn nobody_stands_in(bytes: Range<u64>) -> bool {
+    !may_run_unseen() || nobody_runs_in(bytes)
+}
+
+/// The same of any function.
+fn nobody_runs_in(bytes: Range<u64>) -> bool {
     // Looked at for each patch by itself. But where goroutines take turns, one that was taken off
     // its thread may stand anywhere, on a stack that no thread is on.
     if stopped::is_standing() && !state::process().small_stacks.get() {
@@ -33,7 +39,23 @@ fn nobody_stands_in(bytes: Range<u64>) -> bool {
             && sigframe::may_be_interrupted_in(bytes, hot.came_from.get())
     };
     let is_nobody = || thread::of_gs().is_some_and(|hot| !may_stand(hot));
-    !may_run_unseen() || sys::alone() && is_nobody()
+    sys::alone() && is_nobody()
+}
+
+/// Can nobody stand in what is moved away to make room for this return point of the function `f`?
+fn is_room_empty(m: &Module, f: &PlanFunction, point: &PlanSite) -> bool {
+    let Some(room) = Springboard::of_site(m, point).and_then(|spring| spring.room) else {
+        return true;
+    };
+    let bytes = room.start..room.start + room.original.len() as u64;
+    let Some((number, owner)) = plan::function_around(m, room.start) else {
+        return false;
+    };
+    match owner.entry == f.entry || m.function(number) == UNTOUCHED {
+        true => nobody_stands_in(bytes),
+        // It has been reached, and may be executed in this moment.
+        false => nobody_runs_in(bytes),
+    }
 }
 
 /// Code may run that was called by code that is not seen.
@@ -80,6 +102,10 @@ impl<'m> Points<'m> {
         })
     }
 
+    fn is_safe_at(&self, point: &PlanSite) -> bool {
+        self.is_safe() && is_room_empty(self.module, &self.function, point)
+    }
+
     /// Adds the return point of this call, if it has one, unless it borrows room: that comes after
     /// those that lend it.
     pub fn add(&mut self, call: &PlanSite, point: &PlanSite, batch: &mut text::Batch) {
@@ -88,7 +114,7 @@ impl<'m> Points<'m> {
         }
         if point.borrows() {
             self.borrow = true;
-        } else if !point.is_of_several() || self.is_safe() || stands(self.module, point) {
+        } else if !point.is_of_several() || self.is_safe_at(point) || stands(self.module, point) {
             site::patch(self.module, point, batch);
         } else {
             leave_alone(self.module, call);
@@ -214,7 +240,9 @@ impl<'m> Call<'m> {
             true => !point.is_of_several() && !point.borrows(),
             false => is_one_instruction(self.module, &point),
         };
-        let is_safe = is_one || nobody_stands_in(bytes_of(self.module, &point));
+        let is_safe = is_one
+            || nobody_stands_in(bytes_of(self.module, &point))
+                && is_room_empty(self.module, &self.function.1, &point);
         if is_safe && (point.borrows() || !point.is_return()) {
             // With those that lend room, and with the return of the call that the site may be.
             patch_all(self.module, &self.function.1, batch);

@@ -118,7 +118,9 @@ impl PlanBuilder<'_> {
                 let lends = if point.lends { SITE_LENDS } else { 0 };
                 ends[i] = match &point.seen {
                     Seen::Jump(patch) => End::At(point.at, patch, lends),
-                    Seen::Springboard(patch) => End::At(point.at, patch, SITE_SPRINGBOARD),
+                    Seen::Springboard(patch) | Seen::MadeRoom(patch) => {
+                        End::At(point.at, patch, SITE_SPRINGBOARD)
+                    }
                     Seen::Neighbour(patch) => {
                         End::At(point.at, patch, SITE_SPRINGBOARD | SITE_LENDS)
                     }

@@ -29,6 +29,7 @@ pub fn rows(points: &[ReturnPoint]) -> Vec<(String, u64)> {
         "jump",
         "springboard",
         "room of a neighbour",
+        "made room",
         "merged with the next site",
     ];
     for name in shown {
@@ -51,7 +52,10 @@ pub fn list(points: &[ReturnPoint], analysis: &Analysis, names: &[Name]) -> List
             seen => seen.name().to_owned(),
         };
         let span = match &point.seen {
-            Seen::Jump(patch) | Seen::Springboard(patch) | Seen::Neighbour(patch) => patch.span,
+            Seen::Jump(patch)
+            | Seen::Springboard(patch)
+            | Seen::Neighbour(patch)
+            | Seen::MadeRoom(patch) => patch.span,
             Seen::Merged | Seen::Refused(_) => 0,
         };
         let function = analysis.function_at(point.call);
