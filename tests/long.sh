@@ -48,9 +48,9 @@ all() {
         part "order.calls.$turn" python3 tests/transparency.py --programs "$programs" --option=--stamps --option=none --option=--syscalls=all
         part "auto.calls.$turn" python3 tests/transparency.py --programs "$programs" --option=--stamps --option=auto --option=--syscalls=all
         part "order.within.$turn" python3 tests/transparency.py --programs "$programs" --option=--stamps --option=none --option=-F --option='*a*'
-        part "points.$turn" python3 tests/transparency.py --programs "$programs" --option=--return-points
-        part "points.kill.$turn" python3 tests/transparency.py --programs "$programs" --kill --seed "$turn" --option=--return-points
-        part "points.calls.$turn" python3 tests/transparency.py --programs "$programs" --option=--return-points --option=--syscalls=all
+        part "replaced.$turn" python3 tests/transparency.py --programs "$programs" --option=--return-points=never
+        part "replaced.kill.$turn" python3 tests/transparency.py --programs "$programs" --kill --seed "$turn" --option=--return-points=never
+        part "replaced.calls.$turn" python3 tests/transparency.py --programs "$programs" --option=--return-points=never --option=--syscalls=all
         part "auto.$turn" python3 tests/transparency.py --programs "$programs" --option=--stamps --option=auto
         part "auto.kill.$turn" python3 tests/transparency.py --programs "$programs" --kill --seed "$turn" --option=--stamps --option=auto
         part "values.$turn" python3 tests/values.py --programs "$programs" --wild 10000000

@@ -12,7 +12,7 @@ import argparse, csv, io, os, re, shutil, signal, subprocess, sys, tempfile, tim
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness"))
 from case import Cases, Failed, ROOT, Skip, find_sptrace, run_cases
 from counts import IN_THE_LINKER, KINDS, SQL, Bench, same, tallied
-from return_programs import GENERATED, LABELS, LATER, LIBRARY, LOADER, OPENED, SPAWNING, THREADED, TIGHT
+from return_programs import GENERATED, HANDLED, LABELS, LATER, LIBRARY, LOADER, OPENED, SPAWNING, THREADED, TIGHT
 from runtimes import go_build
 
 case = Cases()
@@ -307,6 +307,22 @@ def a_call_at_the_end_of_a_function_without_filling_has_an_end(bench):
         rows = csv.reader(io.StringIO(bench.report(trace, "functions", "--columns", "calls,untimed,function", "--format", "csv")))
         found = {name: (int(calls), int(unseen)) for calls, unseen, name in rows if name.startswith("f_")}
         same(f"{level}: calls, and those without an end", {"f_slow": (300, 0), "f_often": (30000, 0), "f_caller": (300, 0), "f_last": (300, 0)}, found)
+
+
+@case
+def handlers_leave_the_tree_as_it_is(bench):
+    """A handler that came in the middle of a routine, and left a call without an end, left the tree a level off from there on: thousands of 25,000 did."""
+    program = f"{bench.folder}/handling"
+    with open(f"{program}.c", "w") as f: f.write(HANDLED)
+    subprocess.run(["gcc", "-O1", "-o", program, f"{program}.c"], check=True)
+    for stack in ((), ("alternate",)):
+        made, trace = bench.record("handled", POINTS, [program, "300000", *stack])
+        same("output and status", (0, "900000 1\n"), made)
+        found = set()
+        for name, callers in (("f_leaf", ("f_middle", "f_outer")), ("f_middle", ("f_outer",)), ("f_outer", ("main",))):
+            rows = csv.DictReader(io.StringIO(bench.report(trace, "callers", name, "--format", "csv")))
+            found |= {(row["caller"], int(row["calls"])) for row in rows if row["caller"] not in callers}
+        same(f"calls from where there are none {stack}", set(), found)
 
 
 @case

@@ -227,3 +227,32 @@ int main(int argc, char **argv)
     return 0;
 }
 """
+# A signal every 20 us, whose handler makes a call without an end.
+HANDLED = r"""
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+static volatile long leaves, handled, spins;
+__attribute__((noinline)) void f_handled(void) { handled++; }
+static void handler(int signal) { (void)signal; f_handled(); }
+__attribute__((noinline)) void f_leaf(void) { leaves++; }
+__attribute__((noinline)) void f_middle(void) { f_leaf(); f_leaf(); spins++; }
+__attribute__((noinline)) void f_outer(void) { f_middle(); f_leaf(); spins++; }
+int main(int argc, char **argv)
+{
+    stack_t stack = {.ss_sp = malloc(1 << 16), .ss_size = 1 << 16};
+    if (argc > 2) sigaltstack(&stack, NULL);
+    struct sigaction act = {.sa_handler = handler, .sa_flags = SA_ONSTACK | SA_RESTART};
+    sigaction(SIGUSR1, &act, NULL);
+    timer_t timer;
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    timer_create(CLOCK_MONOTONIC, &event, &timer);
+    struct itimerspec often = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
+    timer_settime(timer, 0, &often, NULL);
+    for (long i = 0, rounds = atol(argv[1]); i < rounds; i++) f_outer();
+    timer_settime(timer, 0, &never, NULL);
+    printf("%ld %d\n", leaves, handled > 1000);
+    return 0;
+}
+"""

@@ -18,6 +18,7 @@ pub use stat::Stat;
 pub use status::Status;
 
 use std::path::Path;
+use std::path::PathBuf;
 
 /// The numbers of all processes that are seen here.
 pub fn processes() -> Vec<u32> {
@@ -54,6 +55,11 @@ pub fn arguments(pid: u32) -> Vec<String> {
         .filter(|a| !a.is_empty())
         .map(|a| String::from_utf8_lossy(a).into_owned())
         .collect()
+}
+
+/// A name of the file that a process executes, whether or not it has another still (proc(5)).
+pub fn program(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/exe"))
 }
 
 /// The children of all threads of a process. A kernel that does not list them is asked for

@@ -13,6 +13,7 @@ use sptrace_tracee::at_start::AtStart;
 use sptrace_tracee::{eligible, proc};
 
 use crate::commands::duration::parse_duration;
+use crate::commands::executable;
 use crate::commands::kernel_side::KernelArgs;
 use crate::commands::record::{self, RecordArgs, Subject};
 use crate::commands::shows::Shows;
@@ -63,6 +64,12 @@ pub struct AttachArgs {
     duration: Option<Duration>,
 }
 
+/// The process runs no Go program whose goroutines cannot be told from each other.
+fn has_known_lanes(pid: &u32) -> bool {
+    let file = proc::program(*pid).into_os_string();
+    !executable::is_go(&file) || executable::has_lanes(&file)
+}
+
 /// Attaches, records, detaches.
 pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
     heed_interrupts();
@@ -84,7 +91,8 @@ pub fn run(mut args: AttachArgs, at_start: AtStart) -> ExitCode {
     let beside = beside.into_iter().chain(args.record.beside_stamps(stamps));
     let fits = stamps.check(beside);
     let others = args.record.beside_return_points();
-    let keeps_returns = args.stamps.return_points(stamps, others, false);
+    let suits = !args.record.is_better_without_return_points() && pids.iter().all(has_known_lanes);
+    let keeps_returns = args.stamps.return_points(stamps, others, suits);
     let asked = shows.and_then(|shows| {
         fits?;
         let keeps_returns = keeps_returns?;

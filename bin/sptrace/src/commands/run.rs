@@ -168,11 +168,14 @@ fn choose(args: &RunArgs) -> Result<(Stamps, bool), String> {
         .command
         .first()
         .is_some_and(|name| executable::is_go(name));
-    let has_lanes = is_go && executable::has_lanes(&args.command[0]);
+    let suits = match is_go {
+        true => executable::has_lanes(&args.command[0]),
+        false => args.start_on.is_empty() && !args.record.is_better_without_return_points(),
+    };
     let returns_seen = |stamps| {
         let others = args.record.beside_return_points().into_iter();
         let others = others.chain([(args.shadow, "--shadow")]);
-        args.stamps.return_points(stamps, others, has_lanes)
+        args.stamps.return_points(stamps, others, suits)
     };
     let is_in_order = || check_in_order(args, Stamps::None).is_ok();
     let stamps = match args.stamps.asked() {

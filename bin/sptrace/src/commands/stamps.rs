@@ -35,13 +35,13 @@ impl StampArgs {
     }
 
     /// Given what calls cannot be recorded by their return points beside, and whether it is asked
-    /// for; and whether a Go program of a known release is started. Gives whether they are. `Err`:
-    /// they are asked for beside what they cannot be, in words for the user.
+    /// for; and whether it suits them, if nothing is said. Gives whether they are. `Err`: they are
+    /// asked for beside what they cannot be, in words for the user.
     pub fn return_points(
         &self,
         stamps: Stamps,
         others: impl IntoIterator<Item = (bool, &'static str)>,
-        has_lanes: bool,
+        suits: bool,
     ) -> Result<bool, String> {
         let own = [(stamps != Stamps::Full, "--stamps auto and none")];
         let other = own
@@ -50,7 +50,7 @@ impl StampArgs {
             .find(|(is_asked, _)| *is_asked);
         match (self.return_points.unwrap_or(ReturnPoints::Auto), other) {
             (ReturnPoints::Never, _) => Ok(false),
-            (ReturnPoints::Auto, other) => Ok(other.is_none() && has_lanes),
+            (ReturnPoints::Auto, other) => Ok(other.is_none() && suits),
             (ReturnPoints::Always, None) => Ok(true),
             (ReturnPoints::Always, Some((_, other))) => Err(format!(
                 "--return-points does not go together with {other}; leave one out"
@@ -62,7 +62,8 @@ impl StampArgs {
 /// When the ends of calls are seen at the places that they return to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ReturnPoints {
-    /// Of programs made by Go 1.18 to 1.24 that are started: calls would have no ends otherwise
+    /// Wherever it can be had, but not of Go programs whose release is not known (1.18 to 1.24
+    /// are), and beside options that choose functions, values or system calls only of Go programs
     Auto,
     /// In any case
     Always,

@@ -23,6 +23,7 @@ use crate::record::{chunk, originals, settle};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::common;
+use sptrace_wire::record;
 
 /// Called by the door, on the agent's stack. `mask`: the program's signal mask; signals are blocked
 /// unless `blocked` is zero: nothing is recorded any more then. `vectors`: xmm0 to xmm15.
@@ -146,6 +147,11 @@ fn come(hot: &Hot, routine: i32, (above, mask): (u64, u64)) -> Option<Last> {
     hot.stack_top.raise(above + 16);
     hot.came_from.set(above);
     hot.mask.set(mask);
+    let untold = hot.untold.get();
+    if untold != 0 {
+        hot.untold.set(0);
+        chunk::put(hot, record::CLOSED, untold);
+    }
     let is_hook = matches!(routine, common::HOOK | common::HOOK_RULED);
     let last = if is_hook { chunk::last(hot) } else { None };
     levels::take(hot);

@@ -207,6 +207,8 @@ pub struct Hot {
     pub has_self: Word,
     /// Where calls keep their return addresses: that of the root.
     pub root_back: Word,
+    /// Frames without an end that were popped, and of which the slow path is to tell.
+    pub untold: Word,
     /// The program's stack pointer, about, when it came to the slow path last.
     pub came_from: Word,
     /// Where threads run lanes: the lowest address of the stack that this block is known to be of.

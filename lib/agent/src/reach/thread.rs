@@ -393,6 +393,7 @@ fn reset(hot: &Hot) {
     hot.barriers.set(0);
     hot.rearm_above.set(0);
     hot.root.set(0);
+    hot.untold.set(0);
     running::forget(hot);
 }
 

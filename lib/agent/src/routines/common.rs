@@ -149,56 +149,55 @@ global_asm!(
     mov dword ptr [rcx], 1
     mov dword ptr [rcx+4], {nothing}
     .endm
-    /* rdx = the top frame, rcx = the call's stack pointer, rax = its id. Written again once it is
-       pushed: a handler in between has used the same place. */
-    /* `is_found`: a handler that has come in between may have left a frame of a call without an end,
-       so the place is the one that the top is found at. */
-    .macro PUSH_FRAME is_found=0
+    /* rdx = the top frame, rcx = the call's stack pointer, rax = its id; after it rdx is the new one.
+       Written again once it is pushed: a handler in between has used the same place. What that has
+       left there of calls without an end is over, so the top is set, not moved. */
+    .macro PUSH_FRAME
     mov [rdx+24], rcx
     mov [rdx+32], rax
-    .if \is_found
-    mov edx, 24
-    xadd gs:[TOPFRAME], rdx
-    .else
-    add qword ptr gs:[TOPFRAME], 24
-    .endif
+    lea rdx, [rdx+24]
+    mov gs:[TOPFRAME], rdx
     MARK PUSHED, 32
-    mov [rdx+24], rcx
-    mov [rdx+32], rax
+    mov [rdx], rcx
+    mov [rdx+8], rax
     .endm
     /* rax = id: the frame of a call whose record is written, `at` bytes from its stack pointer; and
-       back. A frame that is open has no end of its own. */
-    .macro PUSH_CALL at, is_open=0, is_found=0
+       back. A frame that is open has no end of its own. `has_top`: the top one is at rdx. */
+    .macro PUSH_CALL at, is_open=0, has_top=0
     MARK COMMITTED, 32
     .if \is_open
     bts rax, 63
     .endif
+    .if \has_top == 0
     mov rdx, gs:[TOPFRAME]
+    .endif
     lea rcx, [rsp+\at]
-    PUSH_FRAME \is_found
+    PUSH_FRAME
     RESTORE
     ret
     .endm
     /* rax = target: the entry of a call through a pointer, `at` bytes from its stack pointer. */
-    .macro RECORD_INDIRECT void, slow, at=48, is_found=0
+    .macro RECORD_INDIRECT void, slow, at=48, stamp=STAMP, has_top=0
     RESERVE 12, \slow
     mov edx, [rsp+32]
     mov [rcx+4], edx
     mov [rcx+8], eax
-    STAMP \void
-    PUSH_INDIRECT \at, \is_found
+    \stamp \void
+    PUSH_INDIRECT \at, \has_top
     .endm
     /* The frame of such a call whose record is written, and back. */
-    .macro PUSH_INDIRECT at=48, is_found=0
+    .macro PUSH_INDIRECT at=48, has_top=0
     MARK COMMITTED, 32
+    .if \has_top == 0
     mov rdx, gs:[TOPFRAME]
+    .endif
     mov rax, [rsp+40]
     mov [rdx+40], rax
     mov rax, [rsp+32]
     lea rcx, [rsp+\at]
-    PUSH_FRAME \is_found
+    PUSH_FRAME
     mov rcx, [rsp+40]
-    mov [rdx+40], rcx
+    mov [rdx+16], rcx
     RESTORE
     ret 8
     .endm
@@ -355,7 +354,7 @@ sptrace_entry_only:
     STAMP sptrace_void_8
     mov rax, [rsp+32]
     mov [rcx+4], eax
-    PUSH_CALL 48, is_open=1, is_found=1
+    PUSH_CALL 48, is_open=1
 sptrace_void_8:
     VOID_RECORD
 sptrace_slow_8:
@@ -493,7 +492,7 @@ sptrace_system_call:
     bts rax, 61
     PUSH_FRAME
     mov ecx, [rsp+24]
-    mov [rdx+40], rcx
+    mov [rdx+16], rcx
     RESTORE
     ret
 72: CHECK_COMMAND 71b, sptrace_slow_12
@@ -688,6 +687,7 @@ sptrace_common_offsets:
     valued_halves = const record::VALUED_HALVES,
     placed = const record::PLACED,
     root = const HOT + core::mem::offset_of!(Hot, root),
+    untold = const HOT + core::mem::offset_of!(Hot, untold),
     jump = const JUMP,
     end_unseen = const END_UNSEEN,
     ended = const record::ENDED,

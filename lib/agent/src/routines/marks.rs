@@ -103,6 +103,8 @@ pub enum Phase {
     ReservedEnd = 20,
     /// The frame is popped; its record has no id yet. Nothing has happened of the event itself.
     UntoldEnd = 21,
+    /// The same, and nothing is reserved yet.
+    PoppedEnd = 22,
 }
 
 impl Phase {

@@ -19,10 +19,12 @@ macro_rules! returns {
         r#"
     .set RESERVED_END, 20
     .set UNTOLD_END, 21
+    .set POPPED_END, 22
     /* The innermost frame, at rdx, has ended before this event: if it is one whose end is not seen (see
-       slot::end_is_unseen) it is told here, and the event begins again. First it is popped, so that a
-       handler in between does not tell it once more. Called, with what SAVE has pushed below; CF: it
-       cannot be told here. */
+       slot::end_is_unseen) it is told here, and the event begins again. It is popped before anything
+       is reserved: where a handler comes in between, with such a frame of its own, each of the two then
+       tells of one, in whatever order. Called, with what SAVE has pushed below; CF: it cannot be told
+       here, and if it was popped the slow path tells of it. */
     .macro TELL_END
     .p2align 4
 sptrace_tell_end:
@@ -43,24 +45,27 @@ sptrace_tell_end:
     jne 98f
     cmp byte ptr [rax+4], {end_unseen}
     jne 98f
-96: mov ecx, 8
+96: sub qword ptr gs:[TOPFRAME], 24
+    MARK POPPED_END, 40
+    mov ecx, 8
     xadd gs:[CUR], rcx
     cmp rcx, gs:[END]
-    jae 98f
+    jae 97f
     MARK RESERVED_END, 40
     rdtsc
     cmp edx, gs:[HI]
-    jne 97f
+    jne 94f
     mov [rcx], eax
-    sub qword ptr gs:[TOPFRAME], 24
     MARK UNTOLD_END, 40
     mov dword ptr [rcx+4], {ended}
     MARK CHECKING, 40
     clc
     ret
-97: MARK RESERVED_END, 40
+94: MARK RESERVED_END, 40
     mov dword ptr [rcx], 1
     mov dword ptr [rcx+4], {nothing}
+97: MARK POPPED_END, 40
+    inc qword ptr gs:[{untold}]
 98: MARK CHECKING, 40
     stc
     ret
@@ -93,6 +98,20 @@ sptrace_tell_end:
     cmp rax, gs:[{lane_bytes}]
     ja \slow
     .endm
+    /* The innermost frame is that of the call at rax, whose record is complete but for its id, at rcx:
+       the record gets it, and the frame is popped. Not if a handler that came in since this was
+       looked at has left frames above it, which are told first, on the slow path. Set, not moved,
+       as above. */
+    .macro POP_FRAME slow
+    mov rdx, gs:[TOPFRAME]
+    cmp rax, [rdx]
+    jne \slow
+    mov eax, [rsp+32]
+    mov [rcx+4], eax
+    MARK COMMITTED, 32
+    sub rdx, 24
+    mov gs:[TOPFRAME], rdx
+    .endm
     /* `at`: from the id to the stack pointer that the call had. */
     .macro RETURN_ROUTINE name, at, number, as, in_lane=0
     .p2align 6
@@ -111,10 +130,8 @@ sptrace_\name\()_again:
     jne 92f
     RESERVE 8, sptrace_slow_\number
     STAMP sptrace_void_\number
-    mov eax, [rsp+32]
-    mov [rcx+4], eax
-    MARK COMMITTED, 32
-    sub qword ptr gs:[TOPFRAME], 24
+    lea rax, [rsp+\at]
+    POP_FRAME sptrace_void_\number
     RESTORE
     ret
 91: MARK CHECKING, 32
@@ -139,6 +156,22 @@ sptrace_slow_\number:
     SLOW \as
     .endm
 
+    /* Keeps where the top frame is, at rdx, below the stack pointer, where no signal is delivered. */
+    .macro KEEP_TOP
+    mov [rsp-8], rdx
+    .endm
+    /* As STAMP, if the top frame is still where KEEP_TOP has found it, and at rdx then. Otherwise a handler
+       has come in, and has left one of a call without an end, which is told first. */
+    .macro STAMP_AT_TOP void
+    rdtsc
+    cmp edx, gs:[HI]
+    jne \void
+    mov rdx, [rsp-8]
+    cmp rdx, gs:[TOPFRAME]
+    jne \void
+    mov [rcx], eax
+    .endm
+
     .macro KEPT_ROUTINE name, number, in_lane=0
     .p2align 6
 sptrace_\name:
@@ -153,11 +186,12 @@ sptrace_\name\()_again:
     .else
     CHECK_PUSH 48, sptrace_\name\()_ended
     .endif
+    KEEP_TOP
     RESERVE 8, sptrace_slow_\number
-    STAMP sptrace_void_\number
+    STAMP_AT_TOP sptrace_void_\number
     mov rax, [rsp+32]
     mov [rcx+4], eax
-    PUSH_CALL 48, is_found=1
+    PUSH_CALL 48, has_top=1
 sptrace_void_\number:
     VOID_RECORD
 sptrace_slow_\number:
@@ -180,9 +214,10 @@ sptrace_\name\()_again:
     .else
     CHECK_PUSH 56, sptrace_\name\()_ended
     .endif
+    KEEP_TOP
     mov rax, [rsp+40]
     LOOK_UP sptrace_slow_\number
-    RECORD_INDIRECT sptrace_void_\number, sptrace_slow_\number, at=56, is_found=1
+    RECORD_INDIRECT sptrace_void_\number, sptrace_slow_\number, at=56, stamp=STAMP_AT_TOP, has_top=1
 sptrace_void_\number:
     VOID_INDIRECT
 sptrace_slow_\number:

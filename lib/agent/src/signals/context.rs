@@ -17,7 +17,7 @@ use crate::frames::handlers;
 use crate::memory::area::Area;
 use crate::memory::frame::XMM_BYTES;
 use crate::memory::table::Module;
-use crate::memory::thread::{Hot, ShadowFrame};
+use crate::memory::thread::{FRAME_BYTES, Hot, ShadowFrame};
 use crate::memory::{frame, loss, sys};
 use crate::plans::place::{Place, SystemCall};
 use crate::plans::{modules, payloads, place, slot};
@@ -276,7 +276,11 @@ impl Context<'_> {
         let Some(place) = place.filter(|place| place::is_id(place, id)) else {
             return false;
         };
-        let (word, below, door) = (self.0[RCX], self.0[RDX], self.0[RBP]);
+        let (word, door) = (self.0[RCX], self.0[RBP]);
+        let below = match phase {
+            Phase::Pushed => self.0[RDX].wrapping_sub(FRAME_BYTES as u64),
+            _ => self.0[RDX],
+        };
         if phase == Phase::DoorKept {
             self.restore_kept(hot, door);
         }
@@ -293,7 +297,8 @@ impl Context<'_> {
                 return self.after_valued(hot, reached, &around, &place, below, handler);
             }
             Phase::Reserved => interrupted::abandon(self.1, word, place.operand && is_entry),
-            Phase::ReservedEnd => interrupted::abandon(self.1, word, false),
+            Phase::PoppedEnd => interrupted::leave_untold(self.1),
+            Phase::ReservedEnd => interrupted::abandon_end(self.1, word),
             Phase::UntoldEnd => interrupted::tell_end(self.1, word),
             Phase::ReservedPlaced => interrupted::abandon_placed(self.1, word, place.operand),
             Phase::ReservedValues => interrupted::abandon_values(self.1, word, is_entry),

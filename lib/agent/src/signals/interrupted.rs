@@ -77,6 +77,19 @@ pub fn tell_end(hot: Option<&Hot>, word: u64) {
     }
 }
 
+/// A frame that has ended is popped, and has no record: the slow path tells of it.
+pub fn leave_untold(hot: Option<&Hot>) {
+    if let Some(hot) = hot {
+        hot.untold.add(1);
+    }
+}
+
+/// The same, and its reserved record at `word` will not be completed.
+pub fn abandon_end(hot: Option<&Hot>, word: u64) {
+    abandon(hot, word, false);
+    leave_untold(hot);
+}
+
 /// The record of 8 bytes that is reserved at `word` gets its id and what stands in the place of its
 /// stamp. False: it does not lie in the chunk that the thread holds.
 pub fn complete(hot: Option<&Hot>, word: u64, (id, stamp): (u32, u32)) -> bool {

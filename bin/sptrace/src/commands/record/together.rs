@@ -202,6 +202,20 @@ impl RecordArgs {
         ]
     }
 
+    /// Whether something is asked for that is slower beside return points, or sees less: what is
+    /// asked at each call has a slow way there, and where functions run unrecorded others of the
+    /// ends are not seen at once.
+    pub fn is_better_without_return_points(&self) -> bool {
+        let filters = [&self.within, &self.without, &self.module, &self.between];
+        let values = [&self.arguments, &self.results];
+        let mut lists = filters.iter().chain(&values);
+        lists.any(|list| !list.is_empty())
+            || self.depth.is_some()
+            || self.decide.is_some()
+            || self.payloads.is_some()
+            || self.syscalls_only.is_some()
+    }
+
     /// What the command line would refuse of options alone.
     pub(super) fn check_together(&self, has_start: bool) -> Result<(), String> {
         let filters = [&self.within, &self.without, &self.module, &self.between];
