@@ -227,7 +227,7 @@ int main(int argc, char **argv)
     return 0;
 }
 """
-# A signal every 20 us, whose handler makes a call without an end.
+# A signal every 20 us, whose handler makes a call without an end, or two with one.
 HANDLED = r"""
 #include <signal.h>
 #include <stdio.h>
@@ -235,7 +235,11 @@ HANDLED = r"""
 #include <time.h>
 static volatile long leaves, handled, spins;
 __attribute__((noinline)) void f_handled(void) { handled++; }
+#ifdef ENDS
+static void handler(int signal) { (void)signal; f_handled(); spins++; f_handled(); spins++; }
+#else
 static void handler(int signal) { (void)signal; f_handled(); }
+#endif
 __attribute__((noinline)) void f_leaf(void) { leaves++; }
 __attribute__((noinline)) void f_middle(void) { f_leaf(); f_leaf(); spins++; }
 __attribute__((noinline)) void f_outer(void) { f_middle(); f_leaf(); spins++; }

@@ -124,9 +124,13 @@ global_asm!(
     jae \slow
     MARK RESERVED, 32
     .endm
-    .macro STAMP slow
+    /* Where a handler has recorded something since, the chunk may be another's by now: nothing is written. */
+    .macro STAMP void, slow, bytes=8
     rdtsc
     cmp edx, gs:[HI]
+    jne \void
+    lea rdx, [rcx+\bytes]
+    cmp rdx, gs:[CUR]
     jne \slow
     mov [rcx], eax
     .endm
@@ -150,8 +154,7 @@ global_asm!(
     mov dword ptr [rcx+4], {nothing}
     .endm
     /* rdx = the top frame, rcx = the call's stack pointer, rax = its id; after it rdx is the new one.
-       Written again once it is pushed: a handler in between has used the same place. What that has
-       left there of calls without an end is over, so the top is set, not moved. */
+       Written again once it is pushed: a handler in between has used the same place. */
     .macro PUSH_FRAME
     mov [rdx+24], rcx
     mov [rdx+32], rax
@@ -182,7 +185,7 @@ global_asm!(
     mov edx, [rsp+32]
     mov [rcx+4], edx
     mov [rcx+8], eax
-    \stamp \void
+    \stamp \void, \slow, 12
     PUSH_INDIRECT \at, \has_top
     .endm
     /* The frame of such a call whose record is written, and back. */
@@ -232,7 +235,7 @@ sptrace_entry:
     CHECK_PUSH 40, sptrace_slow_0
 sptrace_entry_plain:
     RESERVE 8, sptrace_slow_0
-    STAMP sptrace_void_0
+    STAMP sptrace_void_0, sptrace_slow_0
     mov rax, [rsp+32]
     mov [rcx+4], eax
     PUSH_CALL 40
@@ -250,7 +253,7 @@ sptrace_exit:
     cmp rcx, [rdx]
     jne sptrace_exit_values
     RESERVE 8, sptrace_slower_1
-    STAMP sptrace_void_1
+    STAMP sptrace_void_1, sptrace_slower_1
     mov eax, [rsp+32]
     mov [rcx+4], eax
     MARK COMMITTED, 32
@@ -288,7 +291,7 @@ sptrace_tail_again:
     cmp rcx, [rdx]
     jne sptrace_tail_ended
     RESERVE 8, sptrace_slow_3
-    STAMP sptrace_void_3
+    STAMP sptrace_void_3, sptrace_slow_3
     mov eax, [rsp+32]
     mov [rcx+4], eax
     MARK COMMITTED, 32
@@ -316,7 +319,7 @@ sptrace_tail_indirect_again:
     mov edx, [rsp+32]
     mov [rcx+4], edx
     mov [rcx+8], eax
-    STAMP sptrace_void_4
+    STAMP sptrace_void_4, sptrace_slow_4, 12
     MARK COMMITTED, 32
     RESTORE
     ret 8
@@ -351,7 +354,7 @@ sptrace_entry_only:
     CHECK_THREAD sptrace_slow_8
     CHECK_PUSH 48, sptrace_slow_8
     RESERVE 8, sptrace_slow_8
-    STAMP sptrace_void_8
+    STAMP sptrace_void_8, sptrace_slow_8
     mov rax, [rsp+32]
     mov [rcx+4], eax
     PUSH_CALL 48, is_open=1

@@ -36,7 +36,7 @@ sptrace_entry_placed:
     CHECK_THREAD sptrace_slow_20
     CHECK_PUSH 40, sptrace_slow_20
     RESERVE_PLACED 8, 40, sptrace_slow_20
-    STAMP sptrace_void_20
+    STAMP sptrace_void_20, sptrace_slow_20
     mov rax, [rsp+32]
     mov [rcx+4], eax
     PUSH_CALL 40
@@ -63,7 +63,7 @@ sptrace_indirect_placed:
     mov edx, [rsp+32]
     mov [rcx+4], edx
     mov [rcx+8], eax
-    STAMP sptrace_void_21
+    STAMP sptrace_void_21, sptrace_slow_21, 12
     PUSH_INDIRECT
 sptrace_void_21:
     VOID_INDIRECT

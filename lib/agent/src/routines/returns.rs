@@ -98,19 +98,24 @@ sptrace_tell_end:
     cmp rax, gs:[{lane_bytes}]
     ja \slow
     .endm
-    /* The innermost frame is that of the call at rax, whose record is complete but for its id, at rcx:
-       the record gets it, and the frame is popped. Not if a handler that came in since this was
-       looked at has left frames above it, which are told first, on the slow path. Set, not moved,
-       as above. */
-    .macro POP_FRAME slow
-    mov rdx, gs:[TOPFRAME]
-    cmp rax, [rdx]
+    /* Keeps where the top frame is, at rdx, below the stack pointer, where no signal is delivered: what
+       a handler leaves above it is over when the routine goes on. */
+    .macro KEEP_TOP
+    mov [rsp-8], rdx
+    .endm
+    /* As STAMP, and the top frame, as KEEP_TOP has found it, is at rdx. If it is another one, a handler has
+       left a call without an end before the record was reserved, which is told first. */
+    .macro STAMP_AT_TOP void, slow, bytes=8
+    rdtsc
+    cmp edx, gs:[HI]
+    jne \void
+    lea rdx, [rcx+\bytes]
+    cmp rdx, gs:[CUR]
     jne \slow
-    mov eax, [rsp+32]
-    mov [rcx+4], eax
-    MARK COMMITTED, 32
-    sub rdx, 24
-    mov gs:[TOPFRAME], rdx
+    mov rdx, [rsp-8]
+    cmp rdx, gs:[TOPFRAME]
+    jne \void
+    mov [rcx], eax
     .endm
     /* `at`: from the id to the stack pointer that the call had. */
     .macro RETURN_ROUTINE name, at, number, as, in_lane=0
@@ -128,10 +133,15 @@ sptrace_\name\()_again:
     add ecx, eax
     cmp ecx, [rdx+8]
     jne 92f
+    KEEP_TOP
     RESERVE 8, sptrace_slow_\number
-    STAMP sptrace_void_\number
-    lea rax, [rsp+\at]
-    POP_FRAME sptrace_void_\number
+    STAMP sptrace_void_\number, sptrace_slow_\number
+    mov eax, [rsp+32]
+    mov [rcx+4], eax
+    MARK COMMITTED, 32
+    mov rdx, [rsp-8]
+    sub rdx, 24
+    mov gs:[TOPFRAME], rdx
     RESTORE
     ret
 91: MARK CHECKING, 32
@@ -156,22 +166,6 @@ sptrace_slow_\number:
     SLOW \as
     .endm
 
-    /* Keeps where the top frame is, at rdx, below the stack pointer, where no signal is delivered. */
-    .macro KEEP_TOP
-    mov [rsp-8], rdx
-    .endm
-    /* As STAMP, if the top frame is still where KEEP_TOP has found it, and at rdx then. Otherwise a handler
-       has come in, and has left one of a call without an end, which is told first. */
-    .macro STAMP_AT_TOP void
-    rdtsc
-    cmp edx, gs:[HI]
-    jne \void
-    mov rdx, [rsp-8]
-    cmp rdx, gs:[TOPFRAME]
-    jne \void
-    mov [rcx], eax
-    .endm
-
     .macro KEPT_ROUTINE name, number, in_lane=0
     .p2align 6
 sptrace_\name:
@@ -188,7 +182,7 @@ sptrace_\name\()_again:
     .endif
     KEEP_TOP
     RESERVE 8, sptrace_slow_\number
-    STAMP_AT_TOP sptrace_void_\number
+    STAMP_AT_TOP sptrace_void_\number, sptrace_slow_\number
     mov rax, [rsp+32]
     mov [rcx+4], eax
     PUSH_CALL 48, has_top=1
