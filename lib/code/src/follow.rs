@@ -71,6 +71,8 @@ pub(crate) struct Found {
     /// Tables whose length is known.
     pub tables: Vec<JumpTable>,
     pub seen: Vec<(u64, Seen)>,
+    /// Bytes of the instructions that were decoded.
+    pub followed_bytes: u64,
 }
 
 /// What all threads share.
@@ -201,6 +203,7 @@ impl Walk<'_, '_, '_> {
                 return;
             }
             self.decoder.decode_out(&mut instruction);
+            self.found.followed_bytes += instruction.len() as u64;
             if instruction.is_invalid() || instruction.next_ip() > self.region.end {
                 self.seen.broken_paths += 1;
                 return;

@@ -4,7 +4,7 @@ mod elf;
 
 use elf::{CODE, DATA, image};
 use sptrace_addr::Svma;
-use sptrace_code::{Analysis, FunctionFlags, Site, SiteFlags, SiteKind, analyze};
+use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteFlags, SiteKind, analyze};
 use sptrace_image::Object;
 
 fn analyzed(code: &[u8], data: &[u8]) -> Analysis {
@@ -373,6 +373,23 @@ fn function_that_only_a_pointer_tells_is_found_without_unwind_information() {
     let entries: Vec<Svma> = analysis.functions.iter().map(|f| f.entry).collect();
     assert_eq!(entries, [Svma(CODE), Svma(CODE + 16)]);
     assert_eq!(site_at(&analysis, 17).unwrap().length, 2);
+}
+
+#[test]
+fn a_long_chain_of_calls_without_unwind_information_is_followed_to_its_end() {
+    // Each calls the one behind it, which nothing else tells of: call 0x10; inc rax; ret
+    const LINKS: usize = 300;
+    let mut code = Vec::new();
+    for link in 1..=LINKS {
+        code.extend([0xe8, 11, 0, 0, 0, 0x48, 0xff, 0xc0, 0xc3]);
+        code.resize(0x10 * link, 0xcc);
+    }
+    code.push(0xc3);
+    let analysis = analyzed(&code, &[]);
+    assert_eq!(analysis.functions.len(), LINKS + 1);
+    assert_eq!(analysis.sites.len(), LINKS);
+    let in_doubt = |f: &Function| f.flags.contains(FunctionFlags::UNRESOLVED_JUMPS);
+    assert!(!analysis.functions.iter().any(in_doubt));
 }
 
 #[test]
