@@ -291,11 +291,15 @@ impl Discovery {
         };
         let ends = matches!(
             before.flow_control(),
-            FlowControl::Return | FlowControl::UnconditionalBranch | FlowControl::IndirectBranch
+            FlowControl::Return
+                | FlowControl::UnconditionalBranch
+                | FlowControl::IndirectBranch
+                // Not ud2 alone: clang says by an operand of ud1 which check has failed.
+                | FlowControl::Exception
         );
         let is_filling = matches!(
             before.mnemonic(),
-            Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Ud2 | Mnemonic::Hlt
+            Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt
         );
         let is_exchange =
             before.mnemonic() == Mnemonic::Xchg && before.op0_register() == before.op1_register();
