@@ -6,7 +6,7 @@
 //! overwritten, nobody may stand between them. Must not know what roots are for.
 
 use crate::frames::handlers;
-use crate::memory::table::{INSTRUMENTED, Module, ROOTS, UNTOUCHED};
+use crate::memory::table::{Module, ROOTS, UNTOUCHED};
 use crate::memory::thread::Hot;
 use crate::memory::{lock, state, stopped, sys};
 use crate::patch::{site, text};
@@ -50,6 +50,7 @@ fn bytes_of(m: &Module, row: &PlanSite) -> Range<u64> {
 /// The return points of a function, as they are added to a batch.
 pub struct Points<'m> {
     module: &'m Module,
+    number: u32,
     function: PlanFunction,
     /// Whether nobody stands in any of them, once that was asked.
     is_safe: OnceCell<bool>,
@@ -57,10 +58,11 @@ pub struct Points<'m> {
 }
 
 impl<'m> Points<'m> {
-    /// Those of a function.
-    pub fn of(module: &'m Module, function: PlanFunction) -> Self {
+    /// Those of a function, given with its number.
+    pub fn of(module: &'m Module, (number, function): (u32, PlanFunction)) -> Self {
         Self {
             module,
+            number,
             function,
             is_safe: OnceCell::new(),
             borrow: false,
@@ -89,9 +91,9 @@ impl<'m> Points<'m> {
         if point.borrows() {
             self.borrow = true;
         } else if !point.is_of_several() || self.is_safe() || stands(self.module, point) {
-            site::patch(self.module, point, batch);
+            self.patch(point, batch);
         } else {
-            leave_alone(self.module, call);
+            self.leave_alone(call);
         }
     }
 
@@ -104,48 +106,65 @@ impl<'m> Points<'m> {
             let lenders = self.all().map(|(_, point)| point);
             let is_lent = || site::is_lent(self.module, &point, lenders);
             match stands(self.module, &point) || self.is_safe() && is_lent() {
-                true => site::patch(self.module, &point, batch),
-                false => leave_alone(self.module, &call),
+                true => self.patch(&point, batch),
+                false => self.leave_alone(&call),
             }
         }
     }
+
+    fn patch(&self, point: &PlanSite, batch: &mut text::Batch) {
+        let bytes = bytes_of(self.module, point);
+        if stopped::is_in_flight(bytes.start, bytes.end) {
+            self.module.set_points_wait(self.number, true);
+        }
+        site::patch(self.module, point, batch);
+    }
+
+    /// The return point of a call stays as it is for now.
+    fn leave_alone(&self, call: &PlanSite) {
+        site::set_end(self.module, call, false);
+        self.module.set_points_wait(self.number, true);
+        state::control().points_left.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
-/// Adds the return points of a function to the batch.
-fn patch_all(m: &Module, f: &PlanFunction, batch: &mut text::Batch) {
-    let mut points = Points::of(m, *f);
-    for (call, point) in plan::twins_of(m, *f) {
+/// Adds the return points of a function, given with its number, to the batch.
+fn patch_all(m: &Module, f: (u32, PlanFunction), batch: &mut text::Batch) {
+    let mut points = Points::of(m, f);
+    for (call, point) in plan::twins_of(m, f.1) {
         points.add(&call, &point, batch);
     }
     points.add_others(batch);
 }
 
-/// The return point of a call stays as it is for now.
-fn leave_alone(m: &Module, call: &PlanSite) {
-    site::set_end(m, call, false);
-    state::control().points_left.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Patches the return points of a module that were left alone, now that all threads stand.
+/// Patches the return points of a module that were left alone, now that all threads stand. Of a
+/// large program's functions they are few, and all threads wait.
 pub fn patch_left(m: &Module) {
-    let reached = || {
-        plan::functions(m)
-            .filter(|(i, f)| m.function(*i) == INSTRUMENTED && !f.is_any(FN_MUTED | FN_RESOLVER))
-            .map(|(_, f)| f)
+    let waiting = || {
+        let plan = m.plan();
+        let rows = m
+            .points_wait()
+            .map_while(move |i| Some((i, plan?.function(i)?)));
+        rows.filter(|(_, f)| !f.is_any(FN_MUTED | FN_RESOLVER))
     };
     let mut batch = text::Batch::of(m);
-    for f in reached() {
-        patch_all(m, &f, &mut batch);
+    for f in waiting() {
+        patch_all(m, f, &mut batch);
         if stopped::is_deserted() {
             // The host is about to let the threads go, as the kernel ends it.
             batch.forget();
         }
     }
     batch.flush();
-    for (call, point) in reached().flat_map(|f| plan::twins_of(m, f)) {
-        if point.is_return() && stands(m, &point) {
-            site::set_end(m, &call, true);
+    for (i, f) in waiting() {
+        let mut wait = false;
+        for (call, point) in plan::twins_of(m, f).filter(|(_, point)| point.is_return()) {
+            match stands(m, &point) {
+                true => site::set_end(m, &call, true),
+                false => wait = true,
+            }
         }
+        m.set_points_wait(i, wait);
     }
 }
 
@@ -217,7 +236,7 @@ impl<'m> Call<'m> {
         let is_safe = is_one || nobody_stands_in(bytes_of(self.module, &point));
         if is_safe && (point.borrows() || !point.is_return()) {
             // With those that lend room, and with the return of the call that the site may be.
-            patch_all(self.module, &self.function.1, batch);
+            patch_all(self.module, self.function, batch);
         }
         if is_safe && !point.borrows() {
             site::patch(self.module, &point, batch);
