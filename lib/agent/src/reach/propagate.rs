@@ -223,8 +223,7 @@ pub fn instrument(m: &Module, first: u32, wanted: u8) {
         if f.is_any(FN_USES_GS) {
             state::process().gs_wanted.set(true);
         }
-        let may_call = f.is_any(FN_UNRESOLVED) && !f.is_any(FN_CALLS_NOTHING);
-        if may_call || f.is_any(FN_MUTED) {
+        if f.is_any(FN_UNRESOLVED | FN_MUTED) && !f.is_any(FN_CALLS_NOTHING) {
             state::process().runs_unseen.set(true);
         }
         if !f.is_any(FN_MUTED) {
