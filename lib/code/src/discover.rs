@@ -20,8 +20,13 @@ use crate::regions::{
 use crate::sweep::Sweep;
 use crate::tables::{JumpTable, Table, TableForm, is_entry};
 
-/// Compiled programs need two to four; hand-written assembler without unwind ranges some more.
-const MOST_ROUNDS: usize = 64;
+/// Compiled programs with unwind ranges need two to four. Without them a function is found in the
+/// round after its caller, so that there are as many as a chain of calls has links that nothing
+/// else tells of (Chromium: 110).
+const MOST_ROUNDS: usize = 1024;
+/// How often the whole code may be followed, all rounds together: a hostile file may have each
+/// round split a large region.
+const MOST_FOLLOWS: u64 = 64;
 const REGIONS_PER_CHUNK: usize = 64;
 /// What compilers align functions to.
 const FUNCTION_ALIGNMENT: u64 = 16;
@@ -76,11 +81,22 @@ pub(crate) fn discover(object: &Object<'_>) -> Discovery {
     }
     let mut data_constants = Vec::new();
     let mut work: Work = d.regions.iter().map(|r| (r.start, Vec::new())).collect();
+    let code_bytes: u64 = object
+        .code_ranges
+        .iter()
+        .map(|r| r.bytes.len() as u64)
+        .sum();
+    let mut left_bytes = code_bytes.saturating_mul(MOST_FOLLOWS);
     for _ in 0..MOST_ROUNDS {
         let mut new = d.follow_all(object, &work, &stated_roots);
         data_constants.append(&mut new.data_constants);
         sort_unique(&mut data_constants);
+        let left = left_bytes.checked_sub(new.followed_bytes);
         work = d.absorb(object, &map, new, &data_constants);
+        let Some(left) = left else {
+            break;
+        };
+        left_bytes = left;
         if work.is_empty() {
             let starts = d.starts_by_address(object);
             let changed = d.split(object, &map, &starts);
@@ -91,19 +107,7 @@ pub(crate) fn discover(object: &Object<'_>) -> Discovery {
             break;
         }
     }
-    sort_unique(&mut d.edges);
-    sort_unique(&mut d.code_constants);
-    sort_unique(&mut d.indirect_jumps);
-    d.indirect_jumps.dedup_by_key(|(svma, _)| *svma);
-    // Of a region that was followed anew, the latest look at a table counts.
-    d.tables.reverse();
-    d.tables
-        .sort_by_key(|table| (table.jump, table.table.base, table.table.origin));
-    d.tables
-        .dedup_by_key(|table| (table.jump, table.table.base, table.table.origin));
-    d.edges.shrink_to_fit();
-    d.calls.shrink_to_fit();
-    d.regions.shrink_to_fit();
+    d.sort();
     d
 }
 
@@ -114,6 +118,22 @@ impl Discovery {
     /// Index of the region that starts at `svma`.
     pub fn region_starting_at(&self, svma: u64) -> Option<usize> {
         region_starting_at(&self.regions, svma)
+    }
+
+    fn sort(&mut self) {
+        sort_unique(&mut self.edges);
+        sort_unique(&mut self.code_constants);
+        sort_unique(&mut self.indirect_jumps);
+        self.indirect_jumps.dedup_by_key(|(svma, _)| *svma);
+        // Of a region that was followed anew, the latest look at a table counts.
+        self.tables.reverse();
+        self.tables
+            .sort_by_key(|table| (table.jump, table.table.base, table.table.origin));
+        self.tables
+            .dedup_by_key(|table| (table.jump, table.table.base, table.table.origin));
+        self.edges.shrink_to_fit();
+        self.calls.shrink_to_fit();
+        self.regions.shrink_to_fit();
     }
 
     fn follow_all(&mut self, object: &Object<'_>, work: &Work, stated_roots: &[u64]) -> Found {
@@ -154,6 +174,7 @@ impl Discovery {
             all.pending.append(&mut found.pending);
             all.tables.append(&mut found.tables);
             all.seen.append(&mut found.seen);
+            all.followed_bytes += found.followed_bytes;
         }
         all
     }
@@ -219,13 +240,18 @@ impl Discovery {
                     .push(root);
             }
         }
+        // Of all regions they are few in most rounds.
+        let changed = changed.iter().filter_map(|start| {
+            let region = &self.regions[self.region_starting_at(*start)?];
+            Some((region.start, region.end))
+        });
+        let changed: Vec<(u64, u64)> = changed.collect();
         let old_targets = self.edges.iter().map(|edge| edge.target);
         for target in old_targets.filter(|_| !changed.is_empty()) {
-            let Some(index) = region_at(&self.regions, target) else {
-                continue;
-            };
-            let start = self.regions[index].start;
-            if changed.binary_search(&start).is_ok() && start != target {
+            let after = changed.partition_point(|(start, _)| *start <= target);
+            if let Some((start, end)) = after.checked_sub(1).map(|index| changed[index])
+                && (start + 1..end).contains(&target)
+            {
                 work.entry(start).or_default().push(target);
             }
         }
@@ -265,11 +291,15 @@ impl Discovery {
         };
         let ends = matches!(
             before.flow_control(),
-            FlowControl::Return | FlowControl::UnconditionalBranch | FlowControl::IndirectBranch
+            FlowControl::Return
+                | FlowControl::UnconditionalBranch
+                | FlowControl::IndirectBranch
+                // Not ud2 alone: clang says by an operand of ud1 which check has failed.
+                | FlowControl::Exception
         );
         let is_filling = matches!(
             before.mnemonic(),
-            Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Ud2 | Mnemonic::Hlt
+            Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt
         );
         let is_exchange =
             before.mnemonic() == Mnemonic::Xchg && before.op0_register() == before.op1_register();

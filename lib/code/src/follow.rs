@@ -71,6 +71,8 @@ pub(crate) struct Found {
     /// Tables whose length is known.
     pub tables: Vec<JumpTable>,
     pub seen: Vec<(u64, Seen)>,
+    /// Bytes of the instructions that were decoded.
+    pub followed_bytes: u64,
 }
 
 /// What all threads share.
@@ -201,6 +203,7 @@ impl Walk<'_, '_, '_> {
                 return;
             }
             self.decoder.decode_out(&mut instruction);
+            self.found.followed_bytes += instruction.len() as u64;
             if instruction.is_invalid() || instruction.next_ip() > self.region.end {
                 self.seen.broken_paths += 1;
                 return;
@@ -269,7 +272,11 @@ impl Walk<'_, '_, '_> {
         if target == instruction.next_ip() {
             return Some(EdgeKind::Fall);
         }
-        if !self.is_sensible_callee(target) {
+        if target == 0 {
+            // Of a weak symbol that nobody defines; a test of its address leads around it.
+            return Some(EdgeKind::FallAfterCall);
+        }
+        if !self.is_sensible_callee(target) && !self.is_shared_part(instruction.ip(), target) {
             self.seen.broken_paths += 1;
             return None;
         }
@@ -296,6 +303,21 @@ impl Walk<'_, '_, '_> {
             || self.region.fde_start == Some(fde.start.0)
             || region_starting_at(self.context.regions, target).is_some()
             || object.plt_stub_at(Svma(target)).is_some()
+    }
+
+    /// Assembler calls a part of another function (aesni_ctr32_encrypt_blocks of OpenSSL the loop
+    /// of _aesni_encrypt6). Of both the linear sweep must know: it does not come upon the nonsense
+    /// that a misread table leads to in the middle of instructions.
+    fn is_shared_part(&self, call: u64, target: u64) -> bool {
+        let begins = |region: &Region, svma: u64| {
+            let sweep = &self.context.sweep;
+            sweep.begins_at(self.context.object, region, svma)
+        };
+        let around = region_at(self.context.regions, target);
+        let around = around.map(|index| &self.context.regions[index]);
+        around.is_some_and(|around| {
+            around.fde_start.is_some() && begins(around, target) && begins(self.region, call)
+        })
     }
 
     fn branch(&mut self, from: u64, target: u64, kind: EdgeKind, history: &History) {
@@ -399,7 +421,9 @@ impl Walk<'_, '_, '_> {
             {
                 self.seen.element_below_rsp = true;
             }
-            Register::RSP if displacement < 0 && !self.is_go_idiom(instruction) => {
+            Register::RSP
+                if displacement < 0 && !self.is_go_idiom(instruction) && !is_fence(instruction) =>
+            {
                 self.seen.below_rsp = true;
             }
             Register::RBP if displacement < 0 => {
@@ -587,6 +611,14 @@ fn candidates(constants: &[(Register, u64)], register: Register) -> Vec<u64> {
     found.dedup();
     found.truncate(tables::MOST_CANDIDATES);
     found
+}
+
+/// `lock or [rsp-64], 0`: clang's fence. What it changes nothing of is not kept there.
+fn is_fence(instruction: &Instruction) -> bool {
+    instruction.mnemonic() == Mnemonic::Or
+        && instruction.has_lock_prefix()
+        && instruction.op1_kind() == OpKind::Immediate8to32
+        && instruction.immediate(1) == 0
 }
 
 fn is_immediate(kind: OpKind) -> bool {

@@ -4,7 +4,7 @@ mod elf;
 
 use elf::{CODE, DATA, image};
 use sptrace_addr::Svma;
-use sptrace_code::{Analysis, FunctionFlags, Site, SiteFlags, SiteKind, analyze};
+use sptrace_code::{Analysis, Function, FunctionFlags, Site, SiteFlags, SiteKind, analyze};
 use sptrace_image::Object;
 
 fn analyzed(code: &[u8], data: &[u8]) -> Analysis {
@@ -396,6 +396,70 @@ fn function_that_only_a_pointer_tells_is_found_without_unwind_information() {
     let entries: Vec<Svma> = analysis.functions.iter().map(|f| f.entry).collect();
     assert_eq!(entries, [Svma(CODE), Svma(CODE + 16)]);
     assert_eq!(site_at(&analysis, 17).unwrap().length, 2);
+}
+
+#[test]
+fn call_of_a_symbol_that_nobody_defines_breaks_no_path() {
+    // test eax,eax; je 9; call 0; ret
+    let is_in_doubt = |target: u64| {
+        let mut code = vec![0x85, 0xc0, 0x74, 5, 0xe8];
+        code.extend((target.wrapping_sub(CODE + 9) as u32).to_le_bytes());
+        code.push(0xc3);
+        let analysis = analyzed(&code, &[]);
+        analysis.functions[0]
+            .flags
+            .contains(FunctionFlags::UNRESOLVED_JUMPS)
+    };
+    assert!(!is_in_doubt(0));
+    assert!(is_in_doubt(1));
+}
+
+#[test]
+fn function_behind_a_trap_is_found_by_its_address() {
+    // mov eax,F; call rax; ud1 eax,[eax+1] or inc eax; F: ret
+    let analysis_with = |before: &[u8]| {
+        let mut code = takes_address(7 + before.len() as u64);
+        code.extend([0xff, 0xd0]);
+        code.extend(before);
+        code.push(0xc3);
+        analyzed(&code, &[])
+    };
+    let behind_trap = analysis_with(&[0x67, 0x0f, 0xb9, 0x40, 0x01]);
+    assert_eq!(behind_trap.functions.len(), 2);
+    // What is fallen into is a label.
+    assert_eq!(analysis_with(&[0xff, 0xc0]).functions.len(), 1);
+}
+
+#[test]
+fn a_fence_below_rsp_is_no_red_zone() {
+    // lock or dword [rsp-64],N; ret
+    let uses_red_zone = |lock: &[u8], or: u8| {
+        let code = [lock, &[0x83, 0x4c, 0x24, 0xc0, or, 0xc3]].concat();
+        let analysis = analyzed(&code, &[]);
+        analysis.functions[0]
+            .flags
+            .contains(FunctionFlags::RED_ZONE)
+    };
+    assert!(!uses_red_zone(&[0xf0], 0));
+    assert!(uses_red_zone(&[0xf0], 1));
+    assert!(uses_red_zone(&[], 0));
+}
+
+#[test]
+fn a_long_chain_of_calls_without_unwind_information_is_followed_to_its_end() {
+    // Each calls the one behind it, which nothing else tells of: call 0x10; inc rax; ret
+    const LINKS: usize = 300;
+    let mut code = Vec::new();
+    for link in 1..=LINKS {
+        code.extend([0xe8, 11, 0, 0, 0, 0x48, 0xff, 0xc0, 0xc3]);
+        code.resize(0x10 * link, 0xcc);
+    }
+    code.push(0xc3);
+    let analysis = analyzed(&code, &[]);
+    assert_eq!(analysis.functions.len(), LINKS + 1);
+    assert_eq!(analysis.sites.len(), LINKS);
+    let in_doubt = |f: &Function| f.flags.contains(FunctionFlags::UNRESOLVED_JUMPS);
+    assert!(!analysis.functions.iter().any(in_doubt));
 }
 
 #[test]

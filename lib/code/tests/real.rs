@@ -254,3 +254,35 @@ fn mutated_images_give_an_error_or_an_analysis_in_time() {
         assert!(took < Duration::from_secs(5), "round {round} took {took:?}");
     }
 }
+
+const CALLS_A_PART: &str = "
+        .globl _start
+_start: .cfi_startproc
+        call part
+        ret
+        .cfi_endproc
+whole:  .cfi_startproc
+        inc %eax
+part:   inc %ecx
+        ret
+        .cfi_endproc
+";
+
+#[test]
+fn assembler_may_call_a_part_of_another_function() {
+    let folder = std::env::temp_dir().join(format!("sptrace-code-part-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (source, output) = (folder.join("a.s"), folder.join("a"));
+    std::fs::write(&source, CALLS_A_PART).unwrap();
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-nostdlib", "-static", "-s", "-o"]);
+    assert!(cc.arg(&output).arg(&source).status().unwrap().success());
+    let bytes = std::fs::read(&output).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let analysis = analyze(&Object::parse(&bytes).unwrap());
+    assert_eq!(analysis.summary.broken_paths, 0);
+    let entries: Vec<u64> = analysis.functions.iter().map(|f| f.entry.0).collect();
+    let start = entries[0];
+    assert_eq!(entries, [start, start + 6, start + 8]);
+    assert_eq!(analysis.sites.get(0).unwrap().target.0, start + 8);
+}

@@ -113,7 +113,8 @@ fn builder<'a>(
     for (i, f) in analysis.functions.iter().enumerate() {
         let mut flags = b.flags_of(f);
         if unwinder.holds(f.entry) {
-            flags |= FN_MUTED;
+            // Small functions of libgcc_s count bits, and the like.
+            flags |= FN_MUTED | calls_nothing(object, f);
         } else if b.counts.is_none() && ends.contains(&i) {
             // Not of an unwinder: its parts read what its entry was given back, and every throw
             // calls them.

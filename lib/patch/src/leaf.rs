@@ -1,5 +1,5 @@
-//! Which functions make no calls, though it is not known where they jump to: the string functions
-//! of a C library, in assembler.
+//! Which functions make no calls, though it is not known where they jump to, or their calls are
+//! left alone: the string functions of a C library, in assembler, and the small ones of libgcc_s.
 //!
 //! Given a function; looks at each instruction from its entry to its end, as they follow each
 //! other. Must not know what depends on it.

@@ -68,6 +68,8 @@ pub const INSTRUMENTED: u8 = 1;
 pub const TAILS: u8 = 2;
 /// [`Module::function`]: some of its calls of roots, or where they return to, no more.
 pub const ROOTS: u8 = 3;
+/// A bit beside the state of a function: return points of it were left alone.
+const POINTS_WAIT: u8 = 0x80;
 /// At most this many modules in a process.
 pub const MODULES: usize = 512;
 
@@ -191,14 +193,36 @@ impl Module {
     #[inline]
     pub fn function(&self, i: u32) -> u8 {
         let state = self.state_of(i);
-        state.map_or(UNTOUCHED, |state| state.load(Ordering::Relaxed))
+        let state = state.map_or(UNTOUCHED, |state| state.load(Ordering::Relaxed));
+        state & !POINTS_WAIT
     }
 
     /// Says how far function number `i` is instrumented.
     pub fn set_function(&self, i: u32, to: u8) {
         if let Some(state) = self.state_of(i) {
-            state.store(to, Ordering::Relaxed);
+            let waits = match to {
+                UNTOUCHED => 0,
+                _ => state.load(Ordering::Relaxed) & POINTS_WAIT,
+            };
+            state.store(to | waits, Ordering::Relaxed);
         }
+    }
+
+    /// Return points of function number `i` were left alone, or none is any more.
+    pub fn set_points_wait(&self, i: u32, wait: bool) {
+        if let Some(state) = self.state_of(i) {
+            match wait {
+                true => state.fetch_or(POINTS_WAIT, Ordering::Relaxed),
+                false => state.fetch_and(!POINTS_WAIT, Ordering::Relaxed),
+            };
+        }
+    }
+
+    /// The functions that are instrumented, but for return points that were left alone.
+    pub fn points_wait(&self) -> impl Iterator<Item = u32> + use<'_> {
+        let count = self.plan_ref().map_or(0, |plan| plan.header().functions);
+        let waits = |state: &AtomicU8| state.load(Ordering::Relaxed) == INSTRUMENTED | POINTS_WAIT;
+        (0..count).filter(move |i| self.state_of(*i).is_some_and(waits))
     }
 
     fn text_holds(&self, at: u64, bytes: u64) -> bool {

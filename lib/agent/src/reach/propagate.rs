@@ -223,12 +223,11 @@ pub fn instrument(m: &Module, first: u32, wanted: u8) {
         if f.is_any(FN_USES_GS) {
             state::process().gs_wanted.set(true);
         }
-        let may_call = f.is_any(FN_UNRESOLVED) && !f.is_any(FN_CALLS_NOTHING);
-        if may_call || f.is_any(FN_MUTED) {
+        if f.is_any(FN_UNRESOLVED | FN_MUTED) && !f.is_any(FN_CALLS_NOTHING) {
             state::process().runs_unseen.set(true);
         }
         if !f.is_any(FN_MUTED) {
-            patch_sites(m, &f, (before, wanted), &mut batch);
+            patch_sites(m, (i, &f), (before, wanted), &mut batch);
             let lacking = |to: &u32| ![INSTRUMENTED, wanted].contains(&m.function(*to));
             for to in plan.links_of(&f).filter(lacking) {
                 if !waiting.add(to) {
@@ -250,9 +249,14 @@ pub fn instrument(m: &Module, first: u32, wanted: u8) {
     }
 }
 
-/// Adds the sites of a function to the batch that are to be patched, given how far it is
-/// instrumented and how far it shall be.
-fn patch_sites(m: &Module, f: &PlanFunction, (before, wanted): (u8, u8), batch: &mut text::Batch) {
+/// Adds the sites of a function, given with its number, to the batch that are to be patched, given
+/// how far it is instrumented and how far it shall be.
+fn patch_sites(
+    m: &Module,
+    (number, f): (u32, &PlanFunction),
+    (before, wanted): (u8, u8),
+    batch: &mut text::Batch,
+) {
     if f.is_any(FN_UNRESOLVED) && wanted == INSTRUMENTED {
         state::count_hole(hole::UNRESOLVED);
     }
@@ -268,7 +272,7 @@ fn patch_sites(m: &Module, f: &PlanFunction, (before, wanted): (u8, u8), batch: 
         state::process().runs_unseen.set(true);
     }
     let sees_returns = calls && counters::keeps_returns();
-    let mut points = Points::of(m, *f);
+    let mut points = Points::of(m, (number, *f));
     // Each with its return point: the text is written from one end to the other.
     for (i, s) in f.sites().zip(plan::sites_of(m, *f)) {
         if is_wanted(&s) {

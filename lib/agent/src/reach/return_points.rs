@@ -7,7 +7,7 @@
 //! may be another function's. Must not know what roots are for.
 
 use crate::frames::handlers;
-use crate::memory::table::{INSTRUMENTED, Module, ROOTS, UNTOUCHED};
+use crate::memory::table::{Module, ROOTS, UNTOUCHED};
 use crate::memory::thread::Hot;
 use crate::memory::{lock, state, stopped, sys};
 use crate::patch::{site, text};
@@ -42,19 +42,25 @@ fn nobody_runs_in(bytes: Range<u64>) -> bool {
     sys::alone() && is_nobody()
 }
 
+/// What is moved away to make room for a return point, and the function that it lies in.
+fn room_of(m: &Module, point: &PlanSite) -> Option<(Range<u64>, Option<(u32, PlanFunction)>)> {
+    let room = Springboard::of_site(m, point)?.room?;
+    let bytes = room.start..room.start + room.original.len() as u64;
+    Some((bytes, plan::function_around(m, room.start)))
+}
+
 /// Can nobody stand in what is moved away to make room for this return point of the function `f`?
 fn is_room_empty(m: &Module, f: &PlanFunction, point: &PlanSite) -> bool {
-    let Some(room) = Springboard::of_site(m, point).and_then(|spring| spring.room) else {
-        return true;
-    };
-    let bytes = room.start..room.start + room.original.len() as u64;
-    let Some((number, owner)) = plan::function_around(m, room.start) else {
-        return false;
-    };
-    match owner.entry == f.entry || m.function(number) == UNTOUCHED {
-        true => nobody_stands_in(bytes),
-        // It has been reached, and may be executed in this moment.
-        false => nobody_runs_in(bytes),
+    match room_of(m, point) {
+        None => true,
+        Some((_, None)) => false,
+        Some((bytes, Some((number, owner)))) => {
+            match owner.entry == f.entry || m.function(number) == UNTOUCHED {
+                true => nobody_stands_in(bytes),
+                // It has been reached, and may be executed in this moment.
+                false => nobody_runs_in(bytes),
+            }
+        }
     }
 }
 
@@ -72,6 +78,7 @@ fn bytes_of(m: &Module, row: &PlanSite) -> Range<u64> {
 /// The return points of a function, as they are added to a batch.
 pub struct Points<'m> {
     module: &'m Module,
+    number: u32,
     function: PlanFunction,
     /// Whether nobody stands in any of them, once that was asked.
     is_safe: OnceCell<bool>,
@@ -79,10 +86,11 @@ pub struct Points<'m> {
 }
 
 impl<'m> Points<'m> {
-    /// Those of a function.
-    pub fn of(module: &'m Module, function: PlanFunction) -> Self {
+    /// Those of a function, given with its number.
+    pub fn of(module: &'m Module, (number, function): (u32, PlanFunction)) -> Self {
         Self {
             module,
+            number,
             function,
             is_safe: OnceCell::new(),
             borrow: false,
@@ -115,9 +123,9 @@ impl<'m> Points<'m> {
         if point.borrows() {
             self.borrow = true;
         } else if !point.is_of_several() || self.is_safe_at(point) || stands(self.module, point) {
-            site::patch(self.module, point, batch);
+            self.patch(point, batch);
         } else {
-            leave_alone(self.module, call);
+            self.leave_alone(call);
         }
     }
 
@@ -130,48 +138,67 @@ impl<'m> Points<'m> {
             let lenders = self.all().map(|(_, point)| point);
             let is_lent = || site::is_lent(self.module, &point, lenders);
             match stands(self.module, &point) || self.is_safe() && is_lent() {
-                true => site::patch(self.module, &point, batch),
-                false => leave_alone(self.module, &call),
+                true => self.patch(&point, batch),
+                false => self.leave_alone(&call),
             }
         }
     }
+
+    fn patch(&self, point: &PlanSite, batch: &mut text::Batch) {
+        let room = room_of(self.module, point).map(|room| room.0);
+        let mut changed = [Some(bytes_of(self.module, point)), room].into_iter();
+        let is_busy = |bytes: Range<u64>| stopped::is_in_flight(bytes.start, bytes.end);
+        if changed.any(|bytes| bytes.is_some_and(is_busy)) {
+            self.module.set_points_wait(self.number, true);
+        }
+        site::patch(self.module, point, batch);
+    }
+
+    /// The return point of a call stays as it is for now.
+    fn leave_alone(&self, call: &PlanSite) {
+        site::set_end(self.module, call, false);
+        self.module.set_points_wait(self.number, true);
+        state::control().points_left.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
-/// Adds the return points of a function to the batch.
-fn patch_all(m: &Module, f: &PlanFunction, batch: &mut text::Batch) {
-    let mut points = Points::of(m, *f);
-    for (call, point) in plan::twins_of(m, *f) {
+/// Adds the return points of a function, given with its number, to the batch.
+fn patch_all(m: &Module, f: (u32, PlanFunction), batch: &mut text::Batch) {
+    let mut points = Points::of(m, f);
+    for (call, point) in plan::twins_of(m, f.1) {
         points.add(&call, &point, batch);
     }
     points.add_others(batch);
 }
 
-/// The return point of a call stays as it is for now.
-fn leave_alone(m: &Module, call: &PlanSite) {
-    site::set_end(m, call, false);
-    state::control().points_left.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Patches the return points of a module that were left alone, now that all threads stand.
+/// Patches the return points of a module that were left alone, now that all threads stand. Of a
+/// large program's functions they are few, and all threads wait.
 pub fn patch_left(m: &Module) {
-    let reached = || {
-        plan::functions(m)
-            .filter(|(i, f)| m.function(*i) == INSTRUMENTED && !f.is_any(FN_MUTED | FN_RESOLVER))
-            .map(|(_, f)| f)
+    let waiting = || {
+        let plan = m.plan();
+        let rows = m
+            .points_wait()
+            .map_while(move |i| Some((i, plan?.function(i)?)));
+        rows.filter(|(_, f)| !f.is_any(FN_MUTED | FN_RESOLVER))
     };
     let mut batch = text::Batch::of(m);
-    for f in reached() {
-        patch_all(m, &f, &mut batch);
+    for f in waiting() {
+        patch_all(m, f, &mut batch);
         if stopped::is_deserted() {
             // The host is about to let the threads go, as the kernel ends it.
             batch.forget();
         }
     }
     batch.flush();
-    for (call, point) in reached().flat_map(|f| plan::twins_of(m, f)) {
-        if point.is_return() && stands(m, &point) {
-            site::set_end(m, &call, true);
+    for (i, f) in waiting() {
+        let mut wait = false;
+        for (call, point) in plan::twins_of(m, f).filter(|(_, point)| point.is_return()) {
+            match stands(m, &point) {
+                true => site::set_end(m, &call, true),
+                false => wait = true,
+            }
         }
+        m.set_points_wait(i, wait);
     }
 }
 
@@ -245,7 +272,7 @@ impl<'m> Call<'m> {
                 && is_room_empty(self.module, &self.function.1, &point);
         if is_safe && (point.borrows() || !point.is_return()) {
             // With those that lend room, and with the return of the call that the site may be.
-            patch_all(self.module, &self.function.1, batch);
+            patch_all(self.module, self.function, batch);
         }
         if is_safe && !point.borrows() {
             site::patch(self.module, &point, batch);

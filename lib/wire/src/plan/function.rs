@@ -47,8 +47,8 @@ pub const FN_RESOLVER: u16 = 8;
 /// [`PlanFunction::flags`]: it jumps to places that the analysis could not find out: calls in them
 /// are not seen.
 pub const FN_UNRESOLVED: u16 = 16;
-/// [`PlanFunction::flags`], beside the one before: but no byte of it is a part of a call, as far as
-/// instructions follow each other from its entry.
+/// [`PlanFunction::flags`], beside the one before or [`FN_MUTED`]: but no byte of it is a part of a
+/// call, as far as instructions follow each other from its entry.
 pub const FN_CALLS_NOTHING: u16 = 256;
 /// [`PlanFunction::flags`]: sets the gs base or uses memory relative to it: nothing may be recorded
 /// once it runs.
