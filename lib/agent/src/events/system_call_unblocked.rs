@@ -460,11 +460,10 @@ fn write<const N: usize>(
     let mut to = Reserved::take(hot, bytes, |hot| hot.end.get())?;
     let now = sys::tsc();
     let is_usual = now >> 32 == hot.hi.get();
-    // First the length: what is not finished can be passed over.
+    // With its length: what is not finished can be passed over.
     let stamp = if is_usual { now as u32 } else { 1 };
-    to.fill_half(12, (bytes - HEAD_BYTES) as u32);
-    to.fill_half(8, low);
-    to.fill_once(0, record::word(id, stamp));
+    let length = (bytes - HEAD_BYTES) << 32;
+    to.fill_head(record::word(id, stamp), u64::from(low) | length);
     if !is_usual {
         return None;
     }
