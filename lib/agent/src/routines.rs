@@ -5,9 +5,11 @@
 //! entered, and the only way up. Must not know plans and modules.
 
 pub mod acts;
+mod call_records;
 pub mod common;
 pub mod counts;
 pub mod door;
+pub mod filled;
 mod hooks;
 pub mod image;
 pub mod marks;

@@ -6,6 +6,7 @@
 
 use crate::error::TraceeError;
 use crate::futex::futex_wake;
+use crate::pages::{self, HUGE_BYTES, Pages};
 use sptrace_wire::attach::AttachBlock;
 use sptrace_wire::bids::{BIDS, Bid, bid_offset};
 use sptrace_wire::control::*;
@@ -29,7 +30,11 @@ pub const ARENA_AVMA: u64 = 0x5510_0000_0000;
 
 /// So many chunks are made ready before any is used, and so many at once later.
 const READY_FIRST: u32 = 64;
-const READY_AT_ONCE: u32 = 64;
+/// The same by huge pages: 20 threads fill so many before any is drained.
+const READY_FIRST_HUGE: u32 = 160;
+/// They are made by whole huge pages, the first of which begins with the first chunk.
+const CHUNKS_AT_ONCE: u32 = (HUGE_BYTES / CHUNK_BYTES) as u32;
+const _: () = assert!(CHUNK_DATA_OFFSET.is_multiple_of(HUGE_BYTES));
 /// And so many more for each thread, of so many: if all processors are busy with the program, the
 /// host is late to make any, and each thread that makes them for itself pays for it.
 const READY_A_THREAD: u32 = 8;
@@ -39,6 +44,7 @@ const READY_THREADS: u32 = 32;
 pub struct Arena {
     fd: OwnedFd,
     base: *mut u8,
+    pages: Pages,
     size: Size,
     plans_used: AtomicU64,
     chunks_used: AtomicU32,
@@ -146,23 +152,11 @@ impl Arena {
         if unsafe { libc::ftruncate(fd.as_raw_fd(), size.whole_bytes() as i64) } != 0 {
             return Err(TraceeError::last("ftruncate"));
         }
-        // SAFETY: a fresh shared mapping of our own fd.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size.whole_bytes() as usize,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_NORESERVE,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(TraceeError::last("mmap of the arena"));
-        }
+        let base = pages::map_shared(&fd, size.whole_bytes())?;
         let arena = Self {
             fd,
-            base: base.cast(),
+            base,
+            pages: Pages::new(),
             size,
             plans_used: AtomicU64::new(size.plans_at()),
             chunks_used: AtomicU32::new(0),
@@ -452,20 +446,20 @@ impl Arena {
         // The list gives back what was given last: a chunk that is new is its end.
         let threads = self.control().streams_used.load(Ordering::Relaxed);
         let for_threads = threads.min(READY_THREADS) * READY_A_THREAD;
-        let wanted = next
-            .saturating_mul(2)
-            .saturating_add(READY_FIRST + for_threads);
-        let end = wanted.min(ready + READY_AT_ONCE).min(self.chunks());
+        let at_once = match self.pages.are_huge() {
+            true => READY_FIRST_HUGE,
+            false => READY_FIRST,
+        };
+        let wanted = next.saturating_mul(2).saturating_add(at_once + for_threads);
+        let end = wanted.min(ready + at_once);
+        let end = end.next_multiple_of(CHUNKS_AT_ONCE).min(self.chunks());
         if next == NONE || end <= ready {
             return;
         }
         let bytes = u64::from(end - ready) * CHUNK_BYTES;
-        // SAFETY: pages of our own mapping; nothing of what they hold changes. An older kernel
-        // (before 5.14) refuses, and each page is made when it is used.
-        unsafe {
-            let at = self.base.add(chunk_offset(ready) as usize);
-            libc::madvise(at.cast(), bytes as usize, libc::MADV_POPULATE_WRITE);
-        }
+        let at = self.base.wrapping_add(chunk_offset(ready) as usize);
+        // SAFETY: pages of our own mapping.
+        unsafe { self.pages.make(at, bytes) };
         chunks_ready.store(end, Ordering::Relaxed);
     }
 

@@ -28,6 +28,7 @@ pub mod machine;
 pub mod maps;
 pub mod memory;
 pub mod offer;
+mod pages;
 pub mod pidfd;
 pub mod privilege;
 pub mod proc;

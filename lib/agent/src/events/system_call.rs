@@ -75,7 +75,7 @@ pub fn enter(hot: &Hot, f: &mut Frame, vectors: &Vectors, above: u64) {
     let (number, args) = (f.rax as u32, arguments(f));
     let exit = f.id + SYSTEM_CALL_EXIT;
     reading::over(hot, above + RED_ZONE_BYTES);
-    learn(hot);
+    learn(hot, above + RED_ZONE_BYTES);
     // Also where the call is not recorded.
     prepare(hot, above + RED_ZONE_BYTES, number, args);
     let captures = Captures::of(number).filter(|_| hot.muted.get() == 0);
@@ -158,16 +158,21 @@ fn is_asked(captures: &Captures, args: &[u64]) -> bool {
 }
 
 /// Finds out what the thread must know of calls and of itself, once.
-fn learn(hot: &Hot) {
+fn learn(hot: &Hot, rsp: u64) {
     if hot.quick.get() == 0 {
         fill(hot);
         hot.quick.set(quick::address());
         let count = &raw const state::control().calls_on_others;
         hot.asked.set([asked_descriptors(), count as u64]);
         hot.unwanted.set(unwanted_results());
+        let process = state::process();
+        let sharing = &raw const process.sharing as u64;
+        let sandboxed = &raw const process.sandboxed as u64;
+        hot.watched.set([certain::watched_at(), sharing, sandboxed]);
+        hot.structures.set(due::structures());
     }
     learn_sharing();
-    learn_self(hot);
+    learn_self(hot, rsp);
 }
 
 /// Fills the tables from the host's, once in a process: that takes as long as a thousand calls.
@@ -198,12 +203,17 @@ fn learn_sharing() {
     }
 }
 
-/// Finds out once what lies where fs points: it may be anything.
-fn learn_self(hot: &Hot) {
+/// Finds out once what lies where fs points: it may be anything. Threads have it from the C library
+/// above their stacks, as a call at `rsp` is on one.
+fn learn_self(hot: &Hot, rsp: u64) {
     if hot.has_self.get() == 0 {
         let fs = sys::fs_base();
         let has_self = fs != 0 && reading::word(hot, fs) == Some(fs);
         hot.has_self.set(if has_self { 1 } else { 2 });
+        hot.stack_end.set(match certain::end_of_first_stack(rsp) {
+            0 if has_self => fs,
+            end => end,
+        });
     }
 }
 
@@ -234,8 +244,13 @@ fn rule(number: u32) -> u8 {
         quick::COMMANDED if !is_told => quick::COMMANDS,
         _ => 0,
     };
+    let fills = match due::is_structure(number) {
+        true => quick::FILLS,
+        false => 0,
+    };
     quick::PLAIN
         | bound
+        | fills
         | commands
         | one(quick::ENTERS, &[When::Before])
         | one(quick::LEAVES, &[When::After, When::AfterAll])

@@ -47,21 +47,8 @@ pub fn enter(hot: &'static Hot, f: &Frame, door: u64) -> bool {
     let call = (number, &arguments(f));
     let place = Place { hot, door, rsp };
     hot.taken.set([reading::moment(), hot.taken.get()[1]]);
-    let begun = match ready_alone(number, false) {
-        Some(ready) => {
-            let mut pieces = in_place::Pieces::NONE;
-            // SAFETY: nobody else can change what is mapped.
-            let found = unsafe { pieces.measure(ready, call.1, (None, filled_before(hot)), true) };
-            found.and_then(|()| begin(place, call, &pieces))
-        }
-        None => {
-            let (mut in_place, mut how) = (in_place::Pieces::NONE, How::NONE);
-            let to = (&mut in_place, &mut how);
-            let found = measure(place, call, None, filled_before(hot), to);
-            found.and_then(|()| begin(place, call, &Pieces(&in_place, &how)))
-        }
-    };
-    let Some(begun) = begun else {
+    let begun = due::text(number).and_then(|due| begin_text(place, call, due));
+    let Some(begun) = begun.or_else(|| begin_any(place, call)) else {
         return false;
     };
     hot.begun.set(begun);
@@ -78,13 +65,49 @@ pub fn enter(hot: &'static Hot, f: &Frame, door: u64) -> bool {
     true
 }
 
+/// The call is shown by what is due for it.
+#[inline(never)]
+fn begin_any(place: Place, call: (u32, &[u64; 6])) -> Option<[u64; 2]> {
+    let Place { hot, .. } = place;
+    if let Some(ready) = ready_alone(call.0, false) {
+        let mut pieces = in_place::Pieces::NONE;
+        // SAFETY: nobody else can change what is mapped.
+        unsafe { pieces.measure(ready, call.1, (None, filled_before(hot)), true)? };
+        certain::before(hot, call.0, call.1);
+        return begin(place, call, &pieces);
+    }
+    let (mut in_place, mut how) = (in_place::Pieces::NONE, How::NONE);
+    let to = (&mut in_place, &mut how);
+    measure(place, call, None, filled_before(hot), to)?;
+    certain::before(hot, call.0, call.1);
+    begin(place, call, &Pieces(&in_place, &how))
+}
+
+/// The call is shown by a text alone, as most are that have one. `None`: it is not read so.
+#[inline]
+fn begin_text(place: Place, call: (u32, &[u64; 6]), due: Due) -> Option<[u64; 2]> {
+    let Place { hot, door, rsp } = place;
+    let (mut reader, mut is_calm) = (None, true);
+    if !is_alone() {
+        let above = hot.stack_end.get().wrapping_sub(rsp);
+        if above >= certain::STACK_BYTES || sandbox::is_sandboxed() {
+            return None;
+        }
+        let begun = reading::begin(hot, door)?;
+        is_calm = begun.is_calm;
+        reader = Some(begun);
+    }
+    // SAFETY: nobody else can change what is mapped, now that nobody else may.
+    let text = unsafe { in_place::Text::measure(due, call.1, is_calm)? };
+    begin(place, call, &Text { text, reader })
+}
+
 #[inline(always)]
 fn begin(
     Place { hot, door, rsp }: Place,
     (number, args): (u32, &[u64; 6]),
     pieces: &impl Body,
 ) -> Option<[u64; 2]> {
-    certain::before(hot, number, args);
     let [a, b, c, d, e, g] = *args;
     let head = [first_word(0, rsp), a, b, c, d, e, g];
     write(hot, door, (record::SYSTEM_CALL, number), &head, pieces)
@@ -105,7 +128,9 @@ pub fn leave(hot: &'static Hot, f: &Frame, door: u64) -> bool {
     // Who might have unmapped what the kernel has filled is a handler, whose calls are recorded.
     let is_last = hot.cur.get() == hot.begun.get()[0];
     let place = Place { hot, door, rsp };
-    let is_there = |filled: &[u64; 2]| is_moment(hot.taken.get()[0]) || is_on_stack(place, *filled);
+    // A filter may have said that the call is done.
+    let is_moment = !sandbox::is_sandboxed() && is_moment(hot.taken.get()[0]);
+    let is_there = |filled: &[u64; 2]| is_moment || is_on_stack(place, *filled);
     let filled = Some(filled(number, &args, result));
     let filled = filled.filter(|filled| is_last && is_there(filled));
     let filled = filled.unwrap_or_default();
@@ -217,6 +242,35 @@ impl Body for in_place::Pieces {
         unsafe { self.write(to) };
     }
 
+    fn are_same(&self, _: [u64; 2], _: [u64; 2], _: [u64; 3]) -> bool {
+        true
+    }
+}
+
+/// One of them, and who reads it, as in [`How`].
+struct Text {
+    text: in_place::Text,
+    reader: Option<Reader<'static>>,
+}
+
+impl Body for Text {
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.text.bytes
+    }
+
+    #[inline]
+    fn may_be_read(&self) -> bool {
+        self.reader.as_ref().is_none_or(Reader::may_read)
+    }
+
+    #[inline]
+    unsafe fn write(&self, to: &mut [u8]) {
+        // SAFETY: the caller's.
+        unsafe { self.text.write(to) };
+    }
+
+    #[inline]
     fn are_same(&self, _: [u64; 2], _: [u64; 2], _: [u64; 3]) -> bool {
         true
     }
@@ -406,11 +460,10 @@ fn write<const N: usize>(
     let mut to = Reserved::take(hot, bytes, |hot| hot.end.get())?;
     let now = sys::tsc();
     let is_usual = now >> 32 == hot.hi.get();
-    // First the length: what is not finished can be passed over.
+    // With its length: what is not finished can be passed over.
     let stamp = if is_usual { now as u32 } else { 1 };
-    to.fill_half(12, (bytes - HEAD_BYTES) as u32);
-    to.fill_half(8, low);
-    to.fill_once(0, record::word(id, stamp));
+    let length = (bytes - HEAD_BYTES) << 32;
+    to.fill_head(record::word(id, stamp), u64::from(low) | length);
     if !is_usual {
         return None;
     }

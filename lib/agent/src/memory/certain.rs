@@ -101,6 +101,19 @@ pub fn leave_alone(number: Option<u32>) {
     }
 }
 
+/// Where [`is_watched`] stands, as one byte.
+pub fn watched_at() -> u64 {
+    &raw const KNOWN.is_watched as u64
+}
+
+/// Where the stack ends on which the process began, if `here` is on it; else 0.
+pub fn end_of_first_stack(here: u64) -> u64 {
+    match is_first_stack(here) {
+        true => KNOWN.stack_top.load(Ordering::Relaxed),
+        false => 0,
+    }
+}
+
 /// True if no call that changes what is mapped goes unseen.
 #[inline]
 pub fn is_watched() -> bool {

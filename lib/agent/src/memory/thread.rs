@@ -205,6 +205,15 @@ pub struct Hot {
     /// 1: what fs points at holds its own address, as the C library's threads have it. 2: it does
     /// not. 0: nobody has looked.
     pub has_self: Word,
+    /// Where the thread's stack ends, on which calls of the kernel were made first; 0: not known.
+    pub stack_end: Word,
+    /// Where it stands whether all calls are seen that change what is mapped
+    /// ([`crate::memory::certain::watched_at`]), who may make some, and whether results may be
+    /// another's than the kernel's ([`crate::memory::sandbox`]). Known when `quick` is.
+    pub watched: Words<3>,
+    /// The second words of pieces that are a struct stat: of calls below number 256, and of others.
+    /// Known when `quick` is.
+    pub structures: Words<2>,
     /// Where calls keep their return addresses: that of the root.
     pub root_back: Word,
     /// Frames without an end that were popped, and of which the slow path is to tell.

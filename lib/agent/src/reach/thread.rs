@@ -270,6 +270,7 @@ fn begin_stream(hot: &Hot, fs: u64, pid: u32, tid: u32, parent: Parent) -> bool 
     reading::ended(hot);
     hot.reading.set(0);
     hot.has_self.set(0);
+    hot.stack_end.set(0);
     hot.system_begun.iter().for_each(|begun| begun.set([0; 2]));
     hot.table.set(p.table.address());
     if state::control().roots_only != 0 && hot.root.get() == 0 {

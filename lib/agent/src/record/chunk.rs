@@ -294,12 +294,20 @@ impl Reserved {
         }
     }
 
-    /// One word by one instruction.
+    /// Writes the first two words by one instruction: who reads half of them would take what is
+    /// behind for something else.
     #[inline]
-    pub fn fill_once(&self, offset: u64, word: u64) {
-        if let Some(at) = self.place(offset, 8) {
-            // SAFETY: inside of the reservation; x86-64 needs no alignment.
-            unsafe { core::arch::asm!("mov [{}], {}", in(reg) at, in(reg) word, options(nostack)) };
+    pub fn fill_head(&self, first: u64, second: u64) {
+        if let Some(at) = self.place(0, 16) {
+            // SAFETY: inside of the reservation; this instruction needs no alignment.
+            unsafe {
+                core::arch::asm!(
+                    "movq {low}, {first}", "movq {high}, {second}", "punpcklqdq {low}, {high}",
+                    "movups [{at}], {low}", at = in(reg) at, first = in(reg) first,
+                    second = in(reg) second, low = out(xmm_reg) _, high = out(xmm_reg) _,
+                    options(nostack, preserves_flags),
+                );
+            }
         }
     }
 
@@ -642,14 +650,16 @@ mod tests {
         let hot = writing(&mut words);
         let mut to = Reserved::take(&hot, 24, |hot| hot.real_end.get());
         if let Some(to) = &mut to {
-            to.fill(4, 0x1111_2222_3333_4444);
-            to.fill_once(12, 0x5555_6666_7777_8888);
+            to.fill_head(1 | 2 << 32, 3 | 4 << 32);
+            to.fill(12, 5 | 6 << 32);
             to.fill_half(20, 9);
             to.fill_half(24, 9);
-            to.fill_once(20, 9);
             assert!(to.bytes(0, 4).len() == 4 && to.bytes(22, 4).is_empty());
         }
-        let expected = [0, 0x3333_4444, 0x1111_2222, 0x7777_8888, 0x5555_6666, 9];
+        let expected = [1, 2, 3, 5, 6, 9];
+        if let Some(short) = Reserved::take(&hot, 8, |hot| hot.real_end.get()) {
+            short.fill_head(1, 1);
+        }
         assert!(to.is_some());
         assert_eq!(words, [&expected[..], &[0; 4]].concat()[..]);
     }

@@ -4,7 +4,9 @@
 //! by number and moment, of the calls for which the same is read whatever their arguments are: so
 //! most calls read nothing of the host's table. Must not know how memory is read.
 
+use crate::memory::certain;
 use crate::record::capture::{Captures, argument, wanted_by_arguments};
+use crate::routines::filled::{NEWFSTATAT, STAT_BYTES};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sptrace_wire::values::{Begin, Count, ERRORS, Load, Until, When};
 
@@ -14,6 +16,15 @@ const CALLS: usize = 512;
 const MOST: usize = 2;
 /// In place of the first: the call has no place.
 const UNKNOWN: u64 = u64::MAX;
+/// Added to the first, a text before the call: nothing else is due then, and the call changes
+/// nothing of what is mapped.
+const ALONE: u64 = 1 << 60;
+
+/// Calls that fill a struct stat (arch/x86/entry/syscalls/syscall_64.tbl).
+const STAT: u32 = 4;
+const LSTAT: u32 = 6;
+/// The bits of a [`Due`] that say which load it is, and where a count comes from that is none.
+const NOT_WHAT: u64 = 0xff << 48 | 0xf << 44;
 
 /// Before a call and after it.
 static READY: [[[AtomicU64; MOST]; 2]; CALLS] =
@@ -36,8 +47,8 @@ enum Kind {
 }
 
 /// One load, at an argument: from the lowest bits on its most bytes (32), its kind (8), its
-/// argument (4), that of its count (4), its number (8) and its moment (2). 0: none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// argument (4), that of its count (4), its number (8) and its moment (4). 0: none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Due(u64);
 
 impl Due {
@@ -51,6 +62,11 @@ impl Due {
         let word = bytes | kind << 32 | from << 40 | count_from << 44 | i << 48 | when << 56;
         let is_due = fits && load.begin == Begin::Argument && bytes <= u32::MAX.into();
         is_due.then_some(Self(word))
+    }
+
+    /// One of so many bytes, but for its number.
+    const fn head_of(kind: Kind, bytes: usize, from: u64, when: When) -> u64 {
+        bytes as u64 | (kind as u64) << 32 | from << 40 | (when as u64) << 56
     }
 
     /// Whatever the arguments are. `None`: they say more than how many bytes there are.
@@ -124,7 +140,7 @@ impl Due {
 
     #[inline]
     fn when(self) -> u64 {
-        self.0 >> 56
+        self.0 >> 56 & 0xf
     }
 }
 
@@ -136,8 +152,50 @@ pub fn ready(number: u32, is_after: bool) -> Option<impl Iterator<Item = Due>> {
     let [before, after] = moments;
     let words = if is_after { after } else { before };
     let first = words[0].load(Ordering::Relaxed);
-    let all = words.iter().map(|word| Due(word.load(Ordering::Relaxed)));
+    let all = words
+        .iter()
+        .map(|word| Due(word.load(Ordering::Relaxed) & !ALONE));
     (first != UNKNOWN).then(|| all.take_while(|due| *due != Due::NONE))
+}
+
+/// The text that alone is due before a call that changes nothing of what is mapped.
+#[inline]
+pub fn text(number: u32) -> Option<Due> {
+    let [before, _] = READY.get(number as usize)?;
+    let first = before[0].load(Ordering::Relaxed);
+    text_of(first)
+}
+
+fn text_of(word: u64) -> Option<Due> {
+    (word >> ALONE.trailing_zeros() == 1).then_some(Due(word & !ALONE))
+}
+
+/// The second word of the piece ([`sptrace_wire::values::Piece`]) of a struct stat that the kernel
+/// has filled, if that and nothing else is due after a success of the call.
+fn structure(number: u32) -> Option<u64> {
+    structure_of(number, ready(number, true)?)
+}
+
+fn structure_of(number: u32, mut all: impl Iterator<Item = Due>) -> Option<u64> {
+    let argument = match number {
+        STAT..=LSTAT => 1,
+        NEWFSTATAT => 2,
+        _ => return None,
+    };
+    let due = all.next().filter(|_| all.next().is_none())?;
+    let expected = Due::head_of(Kind::Bytes, STAT_BYTES, argument, When::After);
+    (due.0 & !NOT_WHAT == expected).then(|| due.head(STAT_BYTES))
+}
+
+/// That of calls below number 256, which all have the same, and of the one above.
+pub fn structures() -> [u64; 2] {
+    [STAT, NEWFSTATAT].map(|number| structure(number).unwrap_or(0))
+}
+
+/// True if a struct stat is due after a success of the call, as [`structures`] says.
+pub fn is_structure(number: u32) -> bool {
+    let [below, above] = structures();
+    structure(number).is_some_and(|word| word == if number < 256 { below } else { above })
 }
 
 /// Fills the table from the host's.
@@ -146,12 +204,22 @@ pub fn fill() {
         let captures = Captures::of(number);
         for (words, is_after) in moments.iter().zip([false, true]) {
             let found = captures.as_ref().and_then(|all| find(all, is_after));
-            let found = found.unwrap_or([Due(UNKNOWN); MOST]);
-            for (word, due) in words.iter().zip(found) {
-                word.store(due.0, Ordering::Relaxed);
+            for (word, bits) in words.iter().zip(words_of(number, is_after, found)) {
+                word.store(bits, Ordering::Relaxed);
             }
         }
     }
+}
+
+/// As they stand in the table.
+fn words_of(number: u32, is_after: bool, found: Option<[Due; MOST]>) -> [u64; MOST] {
+    let [first, second] = found.unwrap_or([Due(UNKNOWN); MOST]);
+    let is_text = !is_after && first.is_string() && second == Due::NONE;
+    let alone = match is_text && !certain::is_mapping(number) {
+        true => ALONE,
+        false => 0,
+    };
+    [first.0 | alone, second.0]
 }
 
 fn find(captures: &Captures, is_after: bool) -> Option<[Due; MOST]> {
@@ -239,6 +307,67 @@ mod tests {
         assert_eq!((after.address(&ARGS), wanted), (0x2000, 144));
         assert!(after.is_for(Some(0)) && !after.is_for(Some(-2)));
         assert_eq!(after.head(144), 1 << 48 | 1 << 32 | 144);
+    }
+
+    #[test]
+    fn a_text_alone_is_told_from_others() {
+        let text = |number, is_after, found| text_of(words_of(number, is_after, found)[0]);
+        let [path, _] = found(&[string(1)], 1);
+        let expected = path.map(|[path, _]| path);
+        assert!(expected.is_some() && text(NEWFSTATAT, false, path) == expected);
+        let [two, after] = found(
+            &[string(0), string(1), counted(When::After, Count::Result, 0)],
+            1,
+        );
+        for (number, is_after, found) in [
+            // munmap(2), and what is due after a call.
+            (11, false, path),
+            (NEWFSTATAT, true, path),
+            (NEWFSTATAT, false, two),
+            (NEWFSTATAT, false, after),
+            (NEWFSTATAT, false, None),
+            (NEWFSTATAT, false, Some([Due::NONE; MOST])),
+        ] {
+            assert_eq!(text(number, is_after, found), None);
+        }
+        // The others are as they were.
+        assert_eq!(words_of(NEWFSTATAT, false, None), [UNKNOWN; MOST]);
+        assert_eq!(
+            words_of(NEWFSTATAT, true, path),
+            path.unwrap_or_default().map(|due| due.0)
+        );
+    }
+
+    #[test]
+    fn a_struct_stat_alone_is_told_from_others() {
+        let structure = |number, loads: &[Load]| {
+            let [_, after] = found(loads, 1);
+            structure_of(
+                number,
+                after.into_iter().flatten().filter(|due| *due != Due::NONE),
+            )
+        };
+        let stat = |from| Load {
+            from,
+            ..counted(When::After, Count::Constant, 144)
+        };
+        let head = 1 << 48 | 144;
+        assert_eq!(structure(NEWFSTATAT, &[stat(2)]), Some(head));
+        let second = structure(NEWFSTATAT, &[string(1), stat(2)]);
+        assert_eq!(second, Some(1 << 32 | head));
+        assert_eq!(structure(5, &[stat(1)]), Some(head));
+        for (number, loads) in [
+            (NEWFSTATAT, &[stat(1)][..]),
+            (5, &[stat(2)]),
+            (0, &[stat(1)]),
+            (5, &[stat(1), stat(1)]),
+            (5, &[counted(When::AfterAll, Count::Constant, 144)]),
+            (NEWFSTATAT, &[counted(When::After, Count::Constant, 140)]),
+            (NEWFSTATAT, &[string(2)]),
+            (5, &[]),
+        ] {
+            assert_eq!(structure(number, loads), None, "{number}");
+        }
     }
 
     #[test]

@@ -97,6 +97,54 @@ fn head(address: u64, rest: u64) -> [u8; Piece::BYTES] {
     (low | high << 64).to_le_bytes()
 }
 
+/// One text.
+#[derive(Clone, Copy)]
+pub struct Text {
+    /// Its two words, as they are written.
+    head: [u64; 2],
+    /// A multiple of 4.
+    pub bytes: usize,
+}
+
+impl Text {
+    /// What is due, of which nothing may be there. `None`: this is not the way to read it.
+    ///
+    /// # Safety
+    /// As for `Pieces::measure`.
+    #[inline]
+    pub unsafe fn measure(due: Due, args: &[u64; 6], is_calm: bool) -> Option<Self> {
+        let address = due.address(args);
+        let wanted = due.wanted(args, None);
+        if address == 0 || address.checked_add(wanted).is_none() {
+            return None;
+        }
+        // SAFETY: the caller's.
+        let bytes = unsafe { readable(true, address, wanted as usize, is_calm)? };
+        let all = Piece::BYTES + bytes.next_multiple_of(4);
+        (all <= MOST_BYTES).then_some(Self {
+            head: [address, due.head(bytes)],
+            bytes: all,
+        })
+    }
+
+    /// Writes it into zeros.
+    ///
+    /// # Safety
+    /// As for `Pieces::write`.
+    #[inline]
+    pub unsafe fn write(&self, to: &mut [u8]) {
+        let [address, rest] = self.head;
+        let bytes = rest as u32 as usize;
+        if let Some((first, text)) = to.split_at_mut_checked(Piece::BYTES) {
+            first.copy_from_slice(&head(address, rest));
+            if let Some(text) = text.get_mut(..bytes) {
+                // SAFETY: the caller's: these bytes could be read.
+                unsafe { live::copy_from(address, text) };
+            }
+        }
+    }
+}
+
 /// How many of the bytes that a load wants can be read.
 ///
 /// # Safety
@@ -183,6 +231,34 @@ mod tests {
             assert_eq!(find(&bytes), Some(zero));
             assert_eq!(find(&bytes[..zero]), None);
         }
+    }
+
+    #[test]
+    fn a_text_is_written_with_its_head_or_is_not_for_this_way() {
+        let end = page_before_nothing(b"path\0xx");
+        let load = sptrace_wire::values::Load {
+            until: sptrace_wire::values::Until::String,
+            most: 4096,
+            from: 1,
+            ..Default::default()
+        };
+        let measure = |at: u64| {
+            let args = [0, at, 0, 0, 0, 0];
+            let due = Due::now(0, &load, &args, None)?;
+            // SAFETY: the test's own memory.
+            unsafe { Text::measure(due, &args, true) }
+        };
+        let text = measure(end - 7).expect("it is there");
+        assert_eq!(text.bytes, 16 + 8);
+        let mut to = [0; 24];
+        // SAFETY: as above.
+        unsafe { text.write(&mut to) };
+        assert_eq!(to[..16], head(end - 7, 5));
+        assert_eq!(to[16..], *b"path\0\0\0\0");
+        // Up to where nothing is, and nothing at all.
+        assert_eq!(measure(end - 2).map(|text| text.bytes), Some(16 + 4));
+        assert_eq!(measure(end).map(|text| text.bytes), Some(16));
+        assert!(measure(0).is_none() && measure(u64::MAX - 5).is_none());
     }
 
     #[test]

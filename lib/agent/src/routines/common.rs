@@ -35,8 +35,11 @@
 
 use crate::memory::state::END_BYTES;
 use crate::memory::thread::{FRAME_HELD, FRAME_KEPT, FRAME_QUIET, FRAME_QUIET_HELD, HOT, Hot};
-use crate::memory::{counters, pointers, rows, state};
-use crate::routines::{counts, door, hooks, marks, orders, placed, quick, returns, silent, values};
+use crate::memory::{certain, counters, pointers, rows, state};
+use crate::routines::{
+    call_records, counts, door, filled, hooks, marks, orders, placed, quick, returns, silent,
+    values,
+};
 use core::arch::global_asm;
 use sptrace_wire::plan::{END_UNSEEN, JUMP, SYSTEM_CALL_EXIT, SYSTEM_CALL_UNSEEN};
 use sptrace_wire::record::{self, FRAME_OPEN, FRAME_SYSTEM, FRAME_VALUES};
@@ -211,6 +214,8 @@ global_asm!(
     .endm
     "#,
     silent::silent!(),
+    call_records::call_records!(),
+    filled::filled!(),
     values::values!(),
     counts::counts!(),
     orders::orders!(),
@@ -367,44 +372,6 @@ sptrace_slow_8:
     /* Within reach of the short jump that leads there once the area is retired. */
     SILENT_HOOK_EXIT
 
-    /* Around an instruction that calls the kernel: its slot has left the red zone, so that the stack
-       pointer at the instruction lies 128 bytes above the routine's. What is done here is what the
-       table of the thread's block allows for the call's number: see `quick`. */
-    .macro CHECK_RECORDS slow
-    cmp qword ptr gs:[MUTED], 0
-    jne \slow
-    cmp dword ptr gs:[{lends}], 0
-    jne \slow
-    .endm
-    /* A record of `bytes` after its head of 16. */
-    .macro RESERVE_VALUES bytes, slow
-    mov ecx, \bytes + 16
-    xadd gs:[CUR], rcx
-    lea rax, [rcx + \bytes + 16 - {end_bytes}]
-    cmp rax, gs:[END]
-    ja \slow
-    MARK RESERVED_VALUES, 32
-    .endm
-    /* First its length, then its stamp and id at once: what is not finished can be passed over. */
-    .macro STAMP_VALUES id, bytes, slow
-    rdtsc
-    cmp edx, gs:[HI]
-    jne \slow
-    mov dword ptr [rcx+12], \bytes
-    mov edx, \id
-    shl rdx, 32
-    or rax, rdx
-    mov [rcx], rax
-    .endm
-    .macro VOID_VALUES id, bytes
-    MARK RESERVED_VALUES, 32
-    mov dword ptr [rcx+12], \bytes
-    mov eax, \id
-    shl rax, 32
-    inc rax
-    mov [rcx], rax
-    .endm
-
     /* ecx = results that are not wanted. If the record of the call is the last one, it gets another
        behind it that says so: what has been written stays as it is, for who reads it meanwhile. */
     .macro LEAVE_OUT
@@ -552,7 +519,10 @@ sptrace_system_return_wanted:
     sub qword ptr gs:[TOPFRAME], 24
     RESTORE
     ret
-73: CHECK_COMMAND 74b, sptrace_slow_13
+73: test cl, cl
+    js sptrace_system_return_filled
+    CHECK_COMMAND 74b, sptrace_slow_13
+    RETURN_FILLED sptrace_slow_13, sptrace_void_13
 sptrace_void_13:
     VOID_VALUES {system_return}, {return_bytes}
 sptrace_slow_13:
@@ -640,6 +610,14 @@ sptrace_common_offsets:
     left_out = const (sptrace_wire::record::LEFT_OUT as u64) << 32 | 1,
     not_chosen = const quick::NOT_CHOSEN,
     descriptors = const DESCRIPTORS,
+    newfstatat = const filled::NEWFSTATAT,
+    filled_bytes = const filled::BYTES,
+    stat_bytes = const filled::STAT_BYTES,
+    watched = const HOT + core::mem::offset_of!(Hot, watched),
+    structures = const HOT + core::mem::offset_of!(Hot, structures),
+    stack_end = const HOT + core::mem::offset_of!(Hot, stack_end),
+    stack_bytes = const certain::STACK_BYTES,
+    alone = const state::SHARING_NONE,
     lends = const HOT + core::mem::offset_of!(Hot, lends),
     writing = const HOT + core::mem::offset_of!(Hot, writing),
     quick_calls = const quick::CALLS,

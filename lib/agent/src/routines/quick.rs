@@ -63,6 +63,9 @@ pub const BOUND: u8 = 32;
 /// commands says so.
 pub const COMMANDS: u8 = 64;
 
+/// After a success a struct stat is read, where the kernel has put it, and nothing else.
+pub const FILLS: u8 = 128;
+
 /// The call that has commands: fcntl(2).
 pub const COMMANDED: u32 = 72;
 /// Commands that have a byte: more than any has that reads nothing (linux/fcntl.h).
