@@ -14,7 +14,7 @@ import struct
 import gdb
 from gdb.unwinder import Unwinder
 
-SLOTS_START = 0x2700  # the common routines lie before (lib/wire/src/plan/area.rs)
+SLOTS_START = 0x2800  # the common routines lie before (lib/wire/src/plan/area.rs)
 HOT, SHADOW_TOP = 0x1000, 0x1018  # of the thread block (lib/agent/src/memory/state.rs)
 FLAGS, ROUTINE, ID, ROUTINES = 8, 64, 104, 64  # of what the door pushes (lib/agent/src/memory/frame.rs)
 OPEN_BITS = 3 << 62  # flags of a shadow frame's id

@@ -28,7 +28,7 @@ pub struct AreaHeader {
 pub const AREA_MAGIC: u64 = 0x6165_7261_7274_7073;
 
 /// Where the agent puts the first slot: after the common routines of the area.
-pub const SLOTS_START: u32 = 0x2700;
+pub const SLOTS_START: u32 = 0x2800;
 
 /// Common routine numbers.
 pub mod common {
