@@ -42,25 +42,24 @@ fn nobody_runs_in(bytes: Range<u64>) -> bool {
     sys::alone() && is_nobody()
 }
 
-/// What is moved away to make room for a return point, and the function that it lies in.
-fn room_of(m: &Module, point: &PlanSite) -> Option<(Range<u64>, Option<(u32, PlanFunction)>)> {
+/// What is moved away to make room for a return point.
+fn room_of(m: &Module, point: &PlanSite) -> Option<Range<u64>> {
     let room = Springboard::of_site(m, point)?.room?;
-    let bytes = room.start..room.start + room.original.len() as u64;
-    Some((bytes, plan::function_around(m, room.start)))
+    Some(room.start..room.start + room.original.len() as u64)
 }
 
 /// Can nobody stand in what is moved away to make room for this return point of the function `f`?
 fn is_room_empty(m: &Module, f: &PlanFunction, point: &PlanSite) -> bool {
-    match room_of(m, point) {
-        None => true,
-        Some((_, None)) => false,
-        Some((bytes, Some((number, owner)))) => {
-            match owner.entry == f.entry || m.function(number) == UNTOUCHED {
-                true => nobody_stands_in(bytes),
-                // It has been reached, and may be executed in this moment.
-                false => nobody_runs_in(bytes),
-            }
+    let Some(bytes) = room_of(m, point) else {
+        return true;
+    };
+    match plan::function_around(m, bytes.start) {
+        None => false,
+        Some((number, owner)) if owner.entry == f.entry || m.function(number) == UNTOUCHED => {
+            nobody_stands_in(bytes)
         }
+        // It has been reached, and may be executed in this moment.
+        Some(_) => nobody_runs_in(bytes),
     }
 }
 
@@ -145,7 +144,7 @@ impl<'m> Points<'m> {
     }
 
     fn patch(&self, point: &PlanSite, batch: &mut text::Batch) {
-        let room = room_of(self.module, point).map(|room| room.0);
+        let room = room_of(self.module, point);
         let mut changed = [Some(bytes_of(self.module, point)), room].into_iter();
         let is_busy = |bytes: Range<u64>| stopped::is_in_flight(bytes.start, bytes.end);
         if changed.any(|bytes| bytes.is_some_and(is_busy)) {
