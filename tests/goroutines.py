@@ -146,7 +146,9 @@ def covered(bench, trace):
     patched, refused = sum(parts["sites"].values()), sum(parts.get("refused", {}).values())
     if refused * 99 > patched: raise Failed(f"{patched} sites are patched, {refused} are not: {parts['refused']}")
     lanes = [key for key in parts.get("hole", {}) if "goroutine" in key]
-    if lanes or any(parts["loss"].values()): raise Failed(f"{parts.get('hole')} {parts['loss']}")
+    # A call that a signal interrupts just before its record may go ahead without it, which is told (sptrace-limits(7)).
+    interrupted = parts["loss"].pop("events dropped")
+    if lanes or any(parts["loss"].values()) or interrupted * 100000 > sum(parts["events"].values()): raise Failed(f"{interrupted} of {parts['events']} {parts.get('hole')} {parts['loss']}")
     calls = unseen = 0
     for row in bench.rows(trace, "functions", "--columns", "calls,untimed,function"):
         calls += int(row["calls"])

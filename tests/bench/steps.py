@@ -18,11 +18,11 @@ PTRACE_O_TRACESYSGOOD = 1
 ORIG_RAX, RIP = 15 * 8, 16 * 8  # in struct user_regs_struct
 GETPPID = 110
 ROUNDS = 4
-# What may be added by tracing. A throw through ten frames: 4,350 are, of 31,475 untraced, which bench.py times at 1.28, and 6,420 where
+# What may be added by tracing. A throw through ten frames: 4,700 are, of 31,475 untraced, which bench.py times at 1.28, and 6,850 where
 # a round is stepped so slowly that the upper half of the clock has turned in it each time; a build that let the unwinder's own calls
 # take the slow way always added 7,360, and 1.85. A round of the others is three calls with their returns.
-MORE = {"throw": 6700, "call": 3 * 73, "pointer": 3 * 76}
-# The same where calls keep their return addresses: 3,900 for a throw, and for a call the word that says whose return it is, and those
+MORE = {"throw": 7000, "call": 3 * 73, "pointer": 3 * 76}
+# The same where calls keep their return addresses: 3,440 for a throw, or 6,340, and for a call the word that says whose return it is, and those
 # that see whether a handler has come in between.
 MORE_WITH_RETURN_POINTS = {"throw": 6700, "call": 3 * 80, "pointer": 3 * 83}
 WALL = 0x40000000  # __WALL of wait(2)
