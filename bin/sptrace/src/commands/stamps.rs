@@ -62,8 +62,8 @@ impl StampArgs {
 /// When the ends of calls are seen at the places that they return to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ReturnPoints {
-    /// Wherever it can be had, but not of Go programs whose release is not known (1.18 to 1.24
-    /// are), and beside options that choose functions, values or system calls only of Go programs
+    /// Unless options choose functions or system calls, or ask for values. Of programs made by Go
+    /// 1.18 to 1.24 also beside these, and of other releases of Go never
     Auto,
     /// In any case
     Always,
