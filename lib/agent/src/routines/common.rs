@@ -128,13 +128,16 @@ global_asm!(
     MARK RESERVED, 32
     .endm
     /* Where a handler has recorded something since, the chunk may be another's by now: nothing is written. */
-    .macro STAMP void, slow, bytes=8
+    .macro STAMP void, slow, bytes=8, has_top=0
     rdtsc
     cmp edx, gs:[HI]
     jne \void
     lea rdx, [rcx+\bytes]
     cmp rdx, gs:[CUR]
     jne \slow
+    .if \has_top
+    FIND_TOP \void
+    .endif
     mov [rcx], eax
     .endm
     /* rax = target, and stays: is it instrumented? two probes */
@@ -183,12 +186,12 @@ global_asm!(
     ret
     .endm
     /* rax = target: the entry of a call through a pointer, `at` bytes from its stack pointer. */
-    .macro RECORD_INDIRECT void, slow, at=48, stamp=STAMP, has_top=0
+    .macro RECORD_INDIRECT void, slow, at=48, has_top=0
     RESERVE 12, \slow
     mov edx, [rsp+32]
     mov [rcx+4], edx
     mov [rcx+8], eax
-    \stamp \void, \slow, 12
+    STAMP \void, \slow, 12, \has_top
     PUSH_INDIRECT \at, \has_top
     .endm
     /* The frame of such a call whose record is written, and back. */

@@ -103,19 +103,12 @@ sptrace_tell_end:
     .macro KEEP_TOP
     mov [rsp-8], rdx
     .endm
-    /* As STAMP, and the top frame, as KEEP_TOP has found it, is at rdx. If it is another one, a handler has
-       left a call without an end before the record was reserved, which is told first. */
-    .macro STAMP_AT_TOP void, slow, bytes=8
-    rdtsc
-    cmp edx, gs:[HI]
-    jne \void
-    lea rdx, [rcx+\bytes]
-    cmp rdx, gs:[CUR]
-    jne \slow
+    /* The top frame, as KEEP_TOP has found it, is at rdx. If it is another one, a handler has left a call
+       without an end before the record was reserved, which is told first. */
+    .macro FIND_TOP void
     mov rdx, [rsp-8]
     cmp rdx, gs:[TOPFRAME]
     jne \void
-    mov [rcx], eax
     .endm
     /* `at`: from the id to the stack pointer that the call had. */
     .macro RETURN_ROUTINE name, at, number, as, in_lane=0
@@ -182,7 +175,7 @@ sptrace_\name\()_again:
     .endif
     KEEP_TOP
     RESERVE 8, sptrace_slow_\number
-    STAMP_AT_TOP sptrace_void_\number, sptrace_slow_\number
+    STAMP sptrace_void_\number, sptrace_slow_\number, has_top=1
     mov rax, [rsp+32]
     mov [rcx+4], eax
     PUSH_CALL 48, has_top=1
@@ -211,7 +204,7 @@ sptrace_\name\()_again:
     KEEP_TOP
     mov rax, [rsp+40]
     LOOK_UP sptrace_slow_\number
-    RECORD_INDIRECT sptrace_void_\number, sptrace_slow_\number, at=56, stamp=STAMP_AT_TOP, has_top=1
+    RECORD_INDIRECT sptrace_void_\number, sptrace_slow_\number, at=56, has_top=1
 sptrace_void_\number:
     VOID_INDIRECT
 sptrace_slow_\number:
