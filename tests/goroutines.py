@@ -200,8 +200,10 @@ def a_goroutine_alone_is_in_a_root(bench):
     """A thread that left a goroutine by calls that nobody had reached yet was still said to run it, so the one that went on with it could not: seen on one processor."""
     one = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
     wanted = {"main.(*server).ServeHTTP": 400, "main.(*server).lookup": 400, "main.(*server).lookup.func1": 400, "main.parse": 400, "main.answer": 400, "main.encode": 400, "main.sum": 3600}
+    alone = bench.run(bench.go("requests"))
     for before in [[]] + 12 * [["env", "GOMAXPROCS=4", *one]]:
-        _, trace = bench.record("rooted.data", (*POINTS, "-F", "main.(*server).ServeHTTP"), [*before, bench.go("requests")])
+        made, trace = bench.record("rooted.data", (*POINTS, "-F", "main.(*server).ServeHTTP"), [*before, bench.go("requests")])
+        same("output and status", alone[:2], made)
         counts = {row["function"]: int(row["calls"]) for row in bench.rows(trace, "functions", "--columns", "calls,function") if row["function"].startswith("main.")}
         same("calls", wanted, counts)
         told = [row["key"] for row in bench.rows(trace, "coverage") if row["section"] == "hole" and "goroutine" in row["key"]]
