@@ -277,18 +277,21 @@ class Bench:
         def only(*words): return lambda command: [self.sptrace, "run", "-q", "-o", self.trace, "--syscalls-only", *words, "--", *command]
         tools = {"native": lambda c: c}
         if self.sptrace: tools |= {"-s 0": only("-s", "0"), "-s 32": only(), "-s 32, calls": lambda c: only()(c)[:5] + ["--syscalls", "--", *c]}
-        if shutil.which("strace"): tools["strace"] = lambda c: ["strace", "-f", "-o", "/dev/null", *c]
+        peers = {"strace": lambda c: ["strace", "-f", "-o", "/dev/null", *c], "perf trace": lambda c: ["perf", "trace", "-o", "/dev/null", *c],
+                 "bpftrace, counts alone": lambda c: ["bpftrace", "-q", "-e", "tracepoint:raw_syscalls:sys_enter { @[args->id] = count() }", "-c", " ".join(c)]}
+        peers = {name: command for name, command in peers.items() if self.works(command(dd(1)))}
+        tools |= peers
         samples = {tool: [] for tool in tools}
         for _ in range(self.rounds):
             for tool, command in tools.items():
-                count = n // 50 if tool == "strace" else n
+                count = n // 50 if tool in peers else n
                 try: self.run(command(dd(count)))
                 except RuntimeError as error: self.failures.append(f"syscalls {tool}: {error}"); continue
                 with open(self.path("ns")) as f: samples[tool].append(float(f.read()) / (2 * count))
         native = statistics.median(samples["native"])
         self.result["syscalls"] = {tool: statistics.median(v) / native for tool, v in samples.items() if v}
         print(f"\nA system call of dd bs=1, {native:.0f} ns native; ns above, and over native: "
-              + ", ".join(f"{tool} {statistics.median(v) - native:.0f} ({statistics.median(v) / native:.2f})" for tool, v in samples.items() if v and tool != "native"), flush=True)
+              + "; ".join(f"{tool} {statistics.median(v) - native:.0f} ({statistics.median(v) / native:.2f})" for tool, v in samples.items() if v and tool != "native"), flush=True)
 
     # ------------------------------------------------------------ values of calls
 
@@ -314,6 +317,19 @@ class Bench:
             above = {name: median[mode, name] - record for name in ("values", "one", "false") if (mode, name) in median}
             print(f"\nA call of two integers ({mode}), {record:.1f} ns with its record; ns above: "
                   + ", ".join(f"{what} {above[name]:.1f}" for name, what in (("values", "both and the result"), ("one", "one of them"), ("false", "a condition that is false")) if name in above), flush=True)
+        few = n // 1000
+        loop = lambda mode: [self.path("loop"), mode, str(few)]
+        out = self.path("ns")
+        peers = {"ltrace -e, of a library's function": ("plt", ["ltrace", "-e", "f_library", "-o", "/dev/null"], lambda words: words),
+                 "bpftrace, both values into a table": ("two", ["bpftrace", "-q", "-e", f"uprobe:{self.path('loop')}:f_two {{ @[arg0 & 7, arg1 & 7] = count() }}", "-c"], lambda words: [" ".join(words)])}
+        for name, (mode, tool, given) in peers.items():
+            command = [*tool, *given([*loop(mode), out])]
+            if not self.works(command): continue
+            with open(out) as f: print(f"beside: {name}: {float(f.read().split()[0]) / few:.0f} ns a call", flush=True)
+
+    def works(self, command):
+        """Whether a peer is installed, and does here what it is asked."""
+        return shutil.which(command[0]) is not None and subprocess.run(command, env=self.env, cwd=self.work, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL).returncode == 0
 
     # ------------------------------------------------------------ payloads of scripts
 
