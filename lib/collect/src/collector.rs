@@ -104,6 +104,8 @@ pub struct Collector<W: Write> {
     streams: Vec<Option<Box<StreamState>>>,
     /// Chunks that were handed over, oldest first, and not read yet.
     full: VecDeque<u32>,
+    /// The same that came while those are read.
+    newer: VecDeque<u32>,
     /// By process: when it has ended or replaced its program.
     ends: HashMap<u32, Vec<u64>>,
     /// Who is who.
@@ -140,6 +142,7 @@ impl<W: Write> Collector<W> {
             ancestors: Ancestors::default(),
             streams: (0..STREAMS).map(|_| None).collect(),
             full: VecDeque::new(),
+            newer: VecDeque::new(),
             ends: HashMap::new(),
             numbers: Arc::default(),
             unfollowed: Arc::default(),
@@ -358,6 +361,7 @@ impl<W: Write> Collector<W> {
     /// The same until somebody else wants something of the collector (`is_awaited`), but one chunk
     /// at least. The rest comes at the next call, before anything newer.
     pub fn drain_until(&mut self, arena: &Arena, is_awaited: &dyn Fn() -> bool) -> usize {
+        self.full.append(&mut self.newer);
         self.full.extend(arena.take_full());
         let at_once = (arena.chunks() / WAKE_SHARE).max(1) as usize;
         self.adopt_streams(arena);

@@ -18,12 +18,14 @@
 //! | `counted.rs` | calls in order that are counted, and nothing else |
 //! | [`mixed`] | the ends of calls where some are in order and others have stamps |
 //! | `without_end.rs` | why calls have no recorded end |
+//! | `ahead.rs` | how long calls last that are not read yet |
 //! | [`pointers`] | through which sites functions are called by pointers, in a sample |
 //! | [`whole`] | how far a chunk is written that a thread still writes |
 //! | `system_call.rs` | what calls of the kernel brought with them |
 //! | `call_values.rs` | what calls of functions brought with them |
 //! | [`sink`], [`names`] | who is told, and who numbers functions |
 
+mod ahead;
 pub mod book;
 mod call_values;
 mod callers;
@@ -213,6 +215,7 @@ impl<S: Sink> Decoder<'_, S> {
         self.cursor.is_cut_off = false;
         let (changes, areas) = (self.book.changes(), self.areas.list().len());
         self.cursor.familiar.known_by(changes, areas);
+        self.cursor.ordered.begin_chunk();
         let mut wide_callee = None;
         let mut at = 0;
         while at < used {

@@ -29,6 +29,10 @@ const TAKE_EVERY: Duration = Duration::from_millis(10);
 const LOOKS: u32 = 8;
 /// So often in any case.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// More full chunks than this wait: what is read is not what the program does.
+const BEHIND: usize = 16;
+/// For so many calls each of a chunk stands that was looked at ahead.
+const AHEAD_WEIGHT: u32 = 8;
 /// One of so many chunks is looked at for sites.
 const SAMPLED: u32 = 4;
 
@@ -89,23 +93,29 @@ impl<W: Write> Collector<W> {
             return;
         };
         lengths.last_taken = Instant::now();
-        let named = self.named_functions();
-        if std::mem::replace(&mut lengths.matched, named) != named {
-            let all = self.book.modules.iter().flat_map(|m| m.valued());
-            lengths.valued.extend(all);
-        }
+        // Before what comes later, but not in this round: it might never end.
+        self.newer.extend(arena.take_full());
+        let is_behind = self.full.len() + self.newer.len() > BEHIND;
         for state in self.streams.iter_mut().flatten() {
             let pid = state.lane.pid;
             if lengths.seen.insert(pid) {
                 lengths.newest = lengths.last_taken;
             }
             let all = state.cursor.take_lengths();
-            for (function, length) in all.filter(|(function, _)| !lengths.valued.contains(function))
-            {
-                let known = lengths.taken.entry((pid, function)).or_default();
-                known.add(length);
+            for (function, mut length) in all {
+                let function = (pid, function);
+                if is_behind && lengths.by_length.is_in_order(function) {
+                    // It has lost its stamps since.
+                    length.in_order = length.in_order.saturating_add(length.stamped);
+                    length.stamped = 0;
+                }
+                lengths.taken.entry(function).or_default().add(length);
             }
         }
+        if is_behind {
+            self.look_ahead_at_lengths(arena, &mut lengths);
+        }
+        self.leave_valued_out(&mut lengths);
         let passed = lengths.last_look.elapsed();
         let is_time = passed >= lengths.newest.elapsed() / LOOKS;
         let is_worth = || is_time && lengths.by_length.is_worth(&lengths.taken);
@@ -121,6 +131,41 @@ impl<W: Write> Collector<W> {
             lengths.last_look = lengths.last_taken;
         }
         self.lengths = Some(lengths);
+    }
+
+    /// Looks at what was recorded last, which will be read when it is too late.
+    fn look_ahead_at_lengths(&mut self, arena: &Arena, lengths: &mut Lengths) {
+        let Some(&index) = self.newer.back().or(self.full.back()) else {
+            return;
+        };
+        let meta = arena.chunk(index);
+        let Some(stream) = self.streams.get_mut(meta.stream as usize) else {
+            return;
+        };
+        let Some(mut state) = stream.take_if(|state| state.epoch == meta.epoch) else {
+            return;
+        };
+        let (halves, mut found) = (arena.halves(index), HashMap::new());
+        self.decode_with(&mut state, |mut decoder| {
+            decoder.lengths_ahead(halves, AHEAD_WEIGHT, &mut found);
+        });
+        let pid = state.lane.pid;
+        for (function, length) in found {
+            let known = lengths.taken.entry((pid, function)).or_default();
+            known.add(length);
+        }
+        self.streams[meta.stream as usize] = Some(state);
+    }
+
+    /// Functions with values keep their stamps, also those that were named just now.
+    fn leave_valued_out(&self, lengths: &mut Lengths) {
+        let named = self.named_functions();
+        if std::mem::replace(&mut lengths.matched, named) != named {
+            let all = self.book.modules.iter().flat_map(|m| m.valued());
+            lengths.valued.extend(all);
+        }
+        let Lengths { taken, valued, .. } = lengths;
+        taken.retain(|(_, function), _| !valued.contains(function));
     }
 
     /// Looks for sites of calls through pointers in some chunks, while there are short functions

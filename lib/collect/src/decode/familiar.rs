@@ -200,6 +200,7 @@ impl<S: Sink> Decoder<'_, S> {
             if let Stop::Other = stop {
                 self.cursor.last_tsc = spread.at(before);
                 self.cursor.ordered.last_tsc = self.cursor.last_tsc;
+                self.cursor.ordered.stood_in_a_row(moments);
                 return Some(at);
             }
             self.cursor.ordered.last_tsc = spread.at(before);
@@ -214,6 +215,7 @@ impl<S: Sink> Decoder<'_, S> {
             }
             at += self.length_in_order(halves, at);
             if at >= end {
+                self.cursor.ordered.stood_in_a_row(moments);
                 return Some(at);
             }
         }
@@ -262,8 +264,8 @@ impl<S: Sink> Decoder<'_, S> {
                 callee: FunctionId(site.callee & !TAIL),
                 caller: (site.caller != NOBODY).then_some(FunctionId(site.caller)),
                 is_tail: site.callee & TAIL != 0,
-                // How long it lasts nobody asks where no call has stamps.
-                tsc: 0,
+                // As far as that is known.
+                tsc: open.last_tsc,
                 how: How::InOrder,
             };
             let ended = open.add(made);

@@ -24,6 +24,11 @@ pub(super) struct Ends {
     told: Vec<Option<usize>>,
     /// How long calls have lasted, if somebody asks for it.
     lengths: Option<Vec<Length>>,
+    /// Each end that is seen stands for so many, as others are not asked how long they lasted.
+    weight: u32,
+    /// Of open calls that have gone on with another function by a jump, the innermost last: which
+    /// frame each is, and what was called.
+    went_on: Vec<(usize, FunctionId)>,
 }
 
 /// How long calls of a function have lasted.
@@ -44,6 +49,13 @@ impl Length {
         self.stamped = self.stamped.saturating_add(other.stamped);
         self.in_order = self.in_order.saturating_add(other.in_order);
         self.ticks = self.ticks.saturating_add(other.ticks);
+    }
+
+    /// Half of them.
+    pub fn halve(&mut self) {
+        self.stamped /= 2;
+        self.in_order /= 2;
+        self.ticks /= 2;
     }
 }
 
@@ -93,14 +105,36 @@ impl Ends {
     pub(super) fn measured() -> Self {
         Self {
             lengths: Some(Vec::new()),
+            weight: 1,
             ..Self::default()
         }
     }
 
     /// Does somebody ask that?
     #[inline]
-    pub(super) fn is_measured(&self) -> bool {
+    pub(super) fn are_lengths_asked(&self) -> bool {
         self.lengths.is_some()
+    }
+
+    /// Does somebody ask that of the calls that end now?
+    #[inline]
+    pub(super) fn is_measured(&self) -> bool {
+        self.are_lengths_asked() && self.weight > 0
+    }
+
+    /// From here on each end stands for so many; 0: nobody asks how long these have lasted.
+    #[inline]
+    pub(super) fn weigh(&mut self, weight: u32) {
+        self.weight = weight;
+    }
+
+    /// The frames from number `open` on have ended, none of whose ends is told, and of which nobody
+    /// asks how long they lasted.
+    #[inline]
+    pub(super) fn forget_from(&mut self, open: usize) {
+        while self.went_on.last().is_some_and(|(frame, _)| *frame >= open) {
+            self.went_on.pop();
+        }
     }
 
     /// The frame that comes next, which is number `at`, begins.
@@ -124,9 +158,21 @@ impl Ends {
         std::mem::take(&mut self.ended)
     }
 
-    /// The innermost frame has ended: it was recorded so, is of `function`, and lasted so long.
+    /// Frame number `at`, in which `called` runs, goes on with another function by a jump. What was
+    /// called has that in its time, and its call site is where its level is chosen. Only the first
+    /// jump of a frame says that.
     #[inline]
-    pub(super) fn end(&mut self, function: FunctionId, how: How, ticks: u64) {
+    pub(super) fn goes_on(&mut self, at: usize, called: FunctionId) {
+        let is_known = self.went_on.last().is_some_and(|known| known.0 == at);
+        if self.are_lengths_asked() && !is_known {
+            self.went_on.push((at, called));
+        }
+    }
+
+    /// The innermost frame, number `at`, has ended: it was recorded so, is of `function`, and
+    /// lasted so long.
+    #[inline]
+    pub(super) fn end(&mut self, at: usize, (function, how): (FunctionId, How), ticks: u64) {
         if self.open > 0 {
             self.ended.push(how == How::Open);
             self.open -= usize::from(how == How::Open);
@@ -139,6 +185,12 @@ impl Ends {
             }
         }
         self.add(function, ticks, how != How::InOrder);
+        if let Some((frame, called)) = self.went_on.last().copied()
+            && frame == at
+        {
+            self.went_on.pop();
+            self.add(called, ticks, how != How::InOrder);
+        }
     }
 
     /// What the agent tells next.
@@ -168,13 +220,14 @@ impl Ends {
 
     #[inline]
     fn add(&mut self, function: FunctionId, ticks: u64, is_stamped: bool) {
-        let Some(lengths) = &mut self.lengths else {
+        let weight = self.weight;
+        let Some(lengths) = self.lengths.as_mut().filter(|_| weight > 0) else {
             return;
         };
         let length = Length {
-            stamped: u32::from(is_stamped),
-            in_order: u32::from(!is_stamped),
-            ticks,
+            stamped: weight * u32::from(is_stamped),
+            in_order: weight * u32::from(!is_stamped),
+            ticks: ticks.saturating_mul(weight.into()),
         };
         match lengths.get_mut(function.0 as usize) {
             Some(all) => all.add(length),
@@ -210,12 +263,12 @@ mod tests {
         ends.begin(0, How::Stamped);
         ends.begin(1, How::InOrder);
         ends.begin(2, How::Stamped);
-        ends.end(G, How::Stamped, 5);
-        ends.end(F, How::InOrder, 15);
+        ends.end(2, (G, How::Stamped), 5);
+        ends.end(1, (F, How::InOrder), 15);
         assert_eq!(ends.next_told(), End::Known);
         ends.forget_told();
         assert_eq!(ends.next_told(), End::Of(0));
-        ends.end(F, How::Stamped, 40);
+        ends.end(0, (F, How::Stamped), 40);
         ends.forget_told();
         assert_eq!(ends.next_told(), End::Earlier);
     }
@@ -228,13 +281,13 @@ mod tests {
             ends.begin(at, how);
         }
         assert!(!ends.have_open_ended());
-        for how in hows.into_iter().rev() {
-            ends.end(F, how, 5);
+        for (at, how) in hows.into_iter().enumerate().rev() {
+            ends.end(at, (F, how), 5);
         }
         assert!(ends.have_open_ended());
         assert_eq!(ends.take_ended(), [false, true]);
         ends.begin(0, How::Stamped);
-        ends.end(F, How::Stamped, 5);
+        ends.end(0, (F, How::Stamped), 5);
         assert!(!ends.have_open_ended());
     }
 
@@ -243,8 +296,8 @@ mod tests {
         let mut ends = Ends::measured();
         ends.begin(0, How::Stamped);
         ends.begin(1, How::InOrder);
-        ends.end(F, How::InOrder, 5);
-        ends.end(F, How::Stamped, 40);
+        ends.end(1, (F, How::InOrder), 5);
+        ends.end(0, (F, How::Stamped), 40);
         let lengths: Vec<_> = ends.take_lengths().collect();
         let expected = Length {
             stamped: 1,
@@ -253,5 +306,21 @@ mod tests {
         };
         assert_eq!(lengths, [(F, expected)]);
         assert_eq!(ends.take_lengths().count(), 0);
+    }
+
+    #[test]
+    fn what_goes_on_by_a_jump_has_a_length_too() {
+        let mut ends = Ends::measured();
+        ends.begin(0, How::Stamped);
+        ends.goes_on(0, F);
+        ends.goes_on(0, G);
+        ends.end(0, (G, How::Stamped), 40);
+        let lengths: Vec<_> = ends.take_lengths().collect();
+        let each = Length {
+            stamped: 1,
+            in_order: 0,
+            ticks: 40,
+        };
+        assert_eq!(lengths, [(F, each), (G, each)]);
     }
 }

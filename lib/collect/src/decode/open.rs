@@ -23,6 +23,13 @@ const CALLERS: usize = 1 << 13;
 const MOST_CALLERS: usize = 1 << 16;
 /// So many of them are looked at for one: they come from memory at once.
 const SET: usize = 8;
+/// So many chunks at first are looked at for how long calls last, and one of so many later.
+const FIRST_CHUNKS: u32 = 8;
+const SAMPLED: u32 = 16;
+/// Parts of a call that [`Open::mostly_in_a_row`] counts.
+const EIGHTH: u32 = 8;
+/// Rows are worth what they take to begin from so many calls on.
+const LONG_ROW: u32 = 12 * EIGHTH;
 /// The function of a site whose function nobody knows.
 const NOBODY: FunctionId = FunctionId(u32::MAX);
 
@@ -136,6 +143,10 @@ pub(super) struct Open {
     pub(super) looked_up: Vec<Looked>,
     /// Where some calls are recorded with stamps.
     pub(super) ends: Option<Ends>,
+    /// Chunks so far.
+    chunks: u32,
+    /// How many calls in order stood in a row lately, in parts of one.
+    mostly_in_a_row: u32,
     /// What begins while calls come in a row. Its memory serves again.
     begun: Vec<Begun>,
     /// Events that wait while records are read that need no thought.
@@ -187,10 +198,43 @@ impl Open {
         self.ends.is_some()
     }
 
-    /// Somebody asks how long calls have lasted.
+    /// Somebody asks how long calls last.
+    #[inline]
+    pub(super) fn are_lengths_asked(&self) -> bool {
+        self.ends.as_ref().is_some_and(Ends::are_lengths_asked)
+    }
+
+    /// Somebody asks how long the calls have lasted that end now.
     #[inline]
     pub(super) fn is_measured(&self) -> bool {
         self.ends.as_ref().is_some_and(Ends::is_measured)
+    }
+
+    /// A chunk begins. If somebody asks how long calls have lasted: of the first ones each is
+    /// asked, later those that end in one of [`SAMPLED`] chunks.
+    pub(super) fn begin_chunk(&mut self) {
+        self.chunks = self.chunks.wrapping_add(1);
+        let weight = match self.chunks {
+            0..=FIRST_CHUNKS => 1,
+            later if later.is_multiple_of(SAMPLED) => SAMPLED,
+            _ => 0,
+        };
+        if let Some(ends) = &mut self.ends {
+            ends.weigh(weight);
+        }
+    }
+
+    /// So many calls in order stood in a row.
+    #[inline]
+    pub(super) fn stood_in_a_row(&mut self, calls: u64) {
+        let now = calls.min(1 << 16) as u32 * EIGHTH;
+        self.mostly_in_a_row = (self.mostly_in_a_row * 7 + now) / 8;
+    }
+
+    /// Rows of calls in order are mostly so long that they are better taken as such.
+    #[inline]
+    pub(super) fn are_rows_long(&self) -> bool {
+        self.mostly_in_a_row >= LONG_ROW
     }
 
     /// From here on the ends of some are told.
@@ -229,7 +273,7 @@ impl Open {
 
     /// The thread has waited so long for the host, in which no call has lasted longer.
     pub(super) fn waited(&mut self, ticks: u64) {
-        if self.is_measured() {
+        if self.are_lengths_asked() {
             for frame in &mut self.frames {
                 let begun = (frame.begun >> HOW_BITS).saturating_add(ticks) << HOW_BITS;
                 frame.begun = begun | frame.begun & ((1 << HOW_BITS) - 1);
@@ -247,8 +291,8 @@ impl Open {
     #[inline(always)]
     fn keep(&mut self, open: usize, tsc: u64) {
         if let Some(ends) = &mut self.ends {
-            for frame in self.frames.get(open..).unwrap_or_default().iter().rev() {
-                ends.end(frame.function, frame.how(), frame.ticks(tsc));
+            for (at, frame) in self.frames.iter().enumerate().skip(open).rev() {
+                ends.end(at, (frame.function, frame.how()), frame.ticks(tsc));
             }
         }
         self.frames.truncate(open);
@@ -328,7 +372,10 @@ impl Open {
             && place.wrapping_sub(top.place) < SAME_STACK_BYTES
         {
             if top.place == place && made.is_tail {
-                top.function = callee;
+                let called = std::mem::replace(&mut top.function, callee);
+                if let Some(ends) = &mut self.ends {
+                    ends.goes_on(open - 1, called);
+                }
                 self.keep(open, made.tsc);
                 return Ended {
                     returned: all - open,

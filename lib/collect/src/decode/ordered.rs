@@ -66,7 +66,7 @@ impl<S: Sink> Decoder<'_, S> {
             row.flush(self.sink);
             return self.add_to_edges(halves, at, wide_callee);
         }
-        if self.sink.takes_runs() && !self.cursor.ordered.is_measured() {
+        if self.sink.takes_runs() && self.is_a_run() {
             row.flush(self.sink);
             return self.familiar(halves, at, wide_callee);
         }
@@ -97,8 +97,24 @@ impl<S: Sink> Decoder<'_, S> {
             takes_rows = self.takes_plain(wide_callee);
         }
         self.cursor.last_tsc = time.at(looked_up.len() as u64);
+        self.cursor.ordered.stood_in_a_row(looked_up.len() as u64);
         self.cursor.ordered.looked_up = looked_up;
         Some(end)
+    }
+
+    /// What comes next may be taken as a run: how long each call of it lasts nobody asks, and no
+    /// time is known that it lies behind but the last stamp's.
+    #[inline]
+    fn is_a_run(&self) -> bool {
+        let open = &self.cursor.ordered;
+        match open.are_lengths_asked() {
+            true => {
+                let is_between = self.cursor.ends_at.is_none();
+                let is_later = self.cursor.later_than <= self.cursor.last_tsc;
+                !open.is_measured() && open.are_rows_long() && is_between && is_later
+            }
+            false => true,
+        }
     }
 
     /// Looks up what the records from `at` on are of that are in order, and who calls: without a

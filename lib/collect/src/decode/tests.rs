@@ -61,6 +61,8 @@ struct Kept {
     /// Calls without times are told in runs; each is written into a trace of its own.
     takes_runs: bool,
     run: Option<(TraceWriter<Vec<u8>>, StreamEncoder)>,
+    /// So many have begun.
+    runs: usize,
     until_tsc: u64,
 }
 
@@ -72,6 +74,7 @@ impl Default for Kept {
             takes_rows: true,
             takes_runs: false,
             run: None,
+            runs: 0,
             until_tsc: u64::MAX,
         }
     }
@@ -143,6 +146,7 @@ impl Sink for Kept {
         self.takes_runs
     }
     fn run(&mut self) -> Option<(Run<'_>, &[u64])> {
+        self.runs += 1;
         let mut writer = TraceWriter::create(Vec::new(), &Header::default()).unwrap();
         let stream = writer.stream(&StreamInfo::default()).unwrap();
         let encoder = writer.encoder(stream);

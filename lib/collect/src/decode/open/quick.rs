@@ -69,6 +69,13 @@ impl Open {
     #[inline]
     pub(in super::super) fn end_quick(&mut self, left: Left) -> &[Begun] {
         self.frames.truncate(left.length);
+        if let Some(ends) = &mut self.ends {
+            ends.forget_from(left.low);
+            // As far as that is known.
+            let begun = self.last_tsc << HOW_BITS | How::InOrder as u64;
+            let new = self.frames.get_mut(left.low..).unwrap_or_default();
+            new.iter_mut().for_each(|frame| frame.begun = begun);
+        }
         self.begun.get(..left.begun).unwrap_or_default()
     }
 }

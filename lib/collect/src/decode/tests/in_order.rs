@@ -179,12 +179,15 @@ struct Program {
     calls: usize,
     /// None of its calls has a stamp.
     is_in_order: bool,
+    /// Of those that may have one, one of so many has.
+    rarely: u64,
 }
 
 impl Program {
     fn new(seed: u64, tsc: u64) -> Self {
         Self {
             is_in_order: false,
+            rarely: 1,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             tsc,
             open: Vec::new(),
@@ -216,7 +219,7 @@ impl Program {
         let place = outer - 16 * (1 + self.one_of(3) as u32);
         let low = CODE as u32 + 8 * self.one_of(3) as u32;
         let kind = self.one_of(10);
-        let is_stamped = kind < 3 && !self.is_in_order;
+        let is_stamped = kind < 3 && !self.is_in_order && self.one_of(self.rarely) == 0;
         if is_stamped {
             // The anchor is before the pair.
             let stamp = self.stamp();
@@ -316,6 +319,56 @@ fn calls_with_stamps_and_in_order_are_told_alike_one_by_one_and_in_a_row() {
         assert_eq!(calls, program.calls);
         assert!(ends > 0 && ends <= calls);
     }
+}
+
+#[test]
+fn rows_that_are_mostly_long_are_told_alike_one_by_one_and_in_runs() {
+    let mut runs = 0;
+    for seed in 1..12 {
+        let start = HIGH + 0xfff0_0000;
+        let mut program = Program::new(seed, start);
+        program.rarely = 20;
+        let mut threads = [true, false].map(|takes_runs| {
+            let mut thread = Thread::new();
+            thread.cursor = Cursor::new(PID, start).mixed();
+            thread.sink.takes_rows = takes_runs;
+            thread.sink.takes_runs = takes_runs;
+            thread
+        });
+        let mut calls = 0;
+        for n in 0..40 {
+            let (tsc, chunk) = (program.tsc, program.chunk());
+            let [in_runs, one_by_one] = threads.each_mut().map(|thread| {
+                thread.cursor.begin_chunk(tsc);
+                thread.cursor.until_tsc = program.tsc;
+                let mut told = without_spans(thread.chunk(&chunk));
+                for told in &mut told {
+                    if let Enter(_, kind, _) = told {
+                        *kind &= !PLACE_INDIRECT;
+                    }
+                }
+                assert_eq!(thread.torn, Torn::default());
+                told
+            });
+            let first = in_runs.iter().zip(&one_by_one).position(|(a, b)| a != b);
+            assert_eq!(first, None, "chunk {n} of seed {seed}");
+            assert_eq!(in_runs.len(), one_by_one.len());
+            let is_call = |told: &&Told| matches!(told, Enter(..));
+            calls += in_runs.iter().filter(is_call).count();
+            // Whichever way they are taken, it is asked of the same calls how long they last. (Of
+            // what goes on by a jump in a run that is not known.)
+            let [in_runs, one_by_one] = threads.each_mut().map(|thread| {
+                let lengths = thread.cursor.take_lengths();
+                let calls = lengths.map(|(_, l)| u64::from(l.stamped) + u64::from(l.in_order));
+                calls.sum::<u64>()
+            });
+            let differing = in_runs.abs_diff(one_by_one);
+            assert!(differing * 50 <= one_by_one, "{in_runs} for {one_by_one}");
+        }
+        assert_eq!(calls, program.calls);
+        runs += threads[0].sink.runs;
+    }
+    assert!(runs > 1000, "{runs} runs");
 }
 
 /// What was told, without where spans of time begin, which are told again in a run.
