@@ -71,6 +71,12 @@ def su(b): is_whole(b, ["su", "nobody", "-s", "/bin/sh", "-c", WORK], ["su", "da
 def a_daemon_that_drops_its_user(b): is_whole(b, [starter(b), "drop", "65534"], ["starter.O2", "dash", "id", "ls", "expr", "printf"])
 
 
+@case
+def programs_that_a_daemon_executes_when_all_others_have_ended(b):
+    """Between two programs a process records nothing; the recording ended then in every second run beside other work."""
+    for _ in range(8): is_whole(b, ["sh", "-c", "(exec sh -c 'exec sh -c \"exec expr 3 + 4\"') &"], ["dash", "dash", "dash", "expr"])
+
+
 @as_root
 def a_new_user_namespace(b): is_whole(b, ["unshare", "-Ur", "sh", "-c", WORK], ["unshare", "dash", *WORKS])
 

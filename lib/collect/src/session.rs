@@ -503,7 +503,7 @@ impl Session {
             self.shared.unfollowed.note(control, &exe, &e.to_string());
             let _ = ptrace::detach(pid, 0);
         } else {
-            self.shared.injected.fetch_add(1, Ordering::Relaxed);
+            self.latecomers.enters(&self.shared, pid);
             if self.shared.options.keeps_returns {
                 self.points.begin_soon();
             }
@@ -617,7 +617,7 @@ impl Session {
             self.latecomers.are_there();
             return None;
         }
-        let is_over = self.is_stopped() || !self.latecomers.may_come(&self.shared.arena);
+        let is_over = self.is_stopped() || !self.latecomers.may_come(&self.shared);
         is_over.then_some(status)
     }
 

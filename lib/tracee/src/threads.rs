@@ -430,6 +430,11 @@ pub fn threads_of(pid: u32) -> Result<Vec<u32>, TraceeError> {
     }
 }
 
+/// True if the calling thread traces one of the process's threads.
+pub fn traces(pid: u32) -> bool {
+    proc::threads(pid).into_iter().any(|tid| is_ours(pid, tid))
+}
+
 /// True if the calling thread traces it (proc_pid_status(5), TracerPid).
 fn is_ours(pid: u32, tid: u32) -> bool {
     // SAFETY: a plain query.
