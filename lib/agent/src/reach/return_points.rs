@@ -157,7 +157,9 @@ impl<'m> Points<'m> {
     fn leave_alone(&self, call: &PlanSite) {
         site::set_end(self.module, call, false);
         self.module.set_points_wait(self.number, true);
+        // The first tells that there are such in any process; the second, in this one.
         state::control().points_left.fetch_add(1, Ordering::Relaxed);
+        state::process().points_left.add(1);
     }
 }
 
@@ -180,7 +182,7 @@ pub fn patch_left(m: &Module) {
             .map_while(move |i| Some((i, plan?.function(i)?)));
         rows.filter(|(_, f)| !f.is_any(FN_MUTED | FN_RESOLVER))
     };
-    let mut batch = text::Batch::of(m);
+    let mut batch = text::Batch::of_standing(m);
     for f in waiting() {
         patch_all(m, f, &mut batch);
         if stopped::is_deserted() {
