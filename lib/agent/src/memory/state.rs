@@ -66,6 +66,10 @@ pub struct Process {
     pub gs_wanted: Flag,
     /// Functions may be running whose callers are not patched, as nobody saw them begin.
     pub runs_unseen: Flag,
+    /// The same from the next call on.
+    pub will_run_unseen: Flag,
+    /// The program is about to begin: threads that are there by then nobody saw begin.
+    pub may_have_threads: Flag,
     /// The modules that are asked for now were mapped just now: nobody runs their code yet.
     pub is_mapping: Flag,
     /// Modules known.
@@ -173,6 +177,8 @@ pub(crate) static PROCESS: Process = Process {
     nobody: Link::none(),
     gs_wanted: Flag::new(false),
     runs_unseen: Flag::new(false),
+    will_run_unseen: Flag::new(false),
+    may_have_threads: Flag::new(false),
     is_mapping: Flag::new(false),
     modules: [const { Module::none() }; MODULES],
     module_count: Half::new(0),
