@@ -21,7 +21,7 @@ const TIMES_OF_FEW: u32 = 16;
 /// and so long at the most.
 const LONGEST_OF_FEW: Duration = Duration::from_secs(5);
 /// To look for processes takes longer the more the machine has: the same of that.
-const TIMES_OF_A_LOOK: u32 = 16;
+const TIMES_OF_A_LOOK: u32 = 4;
 
 /// What has come of acting on a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,9 +189,12 @@ impl<T> PointsLeft<T> {
                 self.seen = None;
             }
             Acted::NotNow => {
-                one.is_again = true;
-                let pause = one.pause * 2;
-                one.pause_for(pause.clamp(PAUSE, LONGEST_OF_FEW));
+                // A thread waits for a disk, or an exec begins: that is soon over, mostly.
+                let pause = match std::mem::replace(&mut one.is_again, true) {
+                    true => one.pause * 2,
+                    false => PAUSE,
+                };
+                one.pause_for(pause.min(LONGEST_OF_MANY));
             }
             // Another program may be there.
             Acted::Gone => return self.found_at = None,

@@ -55,20 +55,24 @@ impl Session {
         }
     }
 
-    /// Looks for processes that the agent is in by itself. False: one cannot be looked at yet.
+    /// Looks for a process that the agent is in by itself. False: there may be more. To know how
+    /// stacks of a large program are walked takes half a second, in which none is patched.
     fn find_points_left(&mut self) -> bool {
-        let others = eligible::holders(&self.shared.arena).into_iter();
+        let own = std::process::id();
+        let others = proc::processes().into_iter().filter(|pid| *pid != own);
         let others = others.filter(|pid| !self.points.knows(*pid) && may_have_left(*pid));
-        let others: Vec<u32> = others.collect();
-        let mut is_done = true;
-        for pid in others {
-            match Prepared::of_followed(pid) {
-                Ok(prepared) => self.points.found(pid, patching(prepared)),
-                Err(e) => {
-                    is_done = false;
-                    log::info!("process {pid}: its stacks cannot be walked: {e}");
-                }
+        // To read what a large process has mapped takes long, too.
+        let mut others = others.filter(|pid| eligible::holds(*pid, &self.shared.arena));
+        let found = others.find_map(|pid| match Prepared::of_followed(pid) {
+            Ok(prepared) => Some(prepared),
+            Err(e) => {
+                log::info!("process {pid}: its stacks cannot be walked: {e}");
+                None
             }
+        });
+        let is_done = found.is_none();
+        if let Some(prepared) = found {
+            self.points.found(prepared.pid, patching(prepared));
         }
         is_done
     }
