@@ -12,7 +12,7 @@ import argparse, csv, io, os, re, shutil, signal, subprocess, sys, tempfile, tim
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness"))
 from case import Cases, Failed, ROOT, Skip, find_sptrace, run_cases
 from counts import IN_THE_LINKER, KINDS, SQL, Bench, same, tallied
-from return_programs import GENERATED, HANDLED, LABELS, LATER, LIBRARY, LOADER, OPENED, SPAWNING, THREADED, TIGHT
+from return_programs import AFTER, GENERATED, HANDLED, LABELS, LATER, LIBRARY, LOADER, OPENED, SPAWNING, THREADED, TIGHT
 from runtimes import go_build
 
 case = Cases()
@@ -363,6 +363,19 @@ def ends_are_seen_where_several_threads_run(bench):
     _, trace = bench.record("many.data", POINTS, ["git", "-C", folder, "-c", "core.preloadIndex=true", "status"])
     _, (calls, unseen) = ends(bench, trace)
     if unseen * 200 > calls: raise Failed(f"{unseen} of {calls} calls have no end")
+
+
+@case
+def ends_are_seen_of_what_is_reached_after_unseen_code(bench):
+    """They were left alone until all threads stood still: GHC's collector of garbage had no ends, 1.6 of 1.9 million calls."""
+    program = f"{bench.folder}/after"
+    with open(f"{program}.c", "w") as f: f.write(AFTER)
+    subprocess.run(["gcc", "-O1", "-pthread", "-o", program, f"{program}.c"], check=True)
+    made, trace = bench.record("reached", (*POINTS, "-N", "hidden"), [program])
+    same("status and output", bench.run(program)[:2], made)
+    rows = csv.reader(io.StringIO(bench.report(trace, "functions", "--columns", "calls,untimed,function", "--format", "csv")))
+    found = {name: (int(calls), int(unseen)) for calls, unseen, name in rows if name.startswith("f_")}
+    same("calls, and those without an end", {"f_late": (10000, 0), "f_leaf": (30000, 0)}, found)
 
 
 @case

@@ -260,3 +260,28 @@ int main(int argc, char **argv)
     return 0;
 }
 """
+
+# `hidden` runs what is not seen where -N leaves it out, while there are two threads; `f_late` is
+# reached after it.
+AFTER = r"""
+#include <pthread.h>
+#include <stdio.h>
+#define HERE __attribute__((noinline, noclone))
+static volatile int over;
+HERE int f_other(int n) { volatile int r = n; return r - 1; }
+HERE int f_leaf(int n) { volatile int r = n; return r + 1; }
+HERE int f_late(int n) { int r = n; for (int i = 0; i < 3; i++) r += f_leaf(i) * n; return r; }
+HERE int hidden(int n) { return f_other(n) + f_other(n + 1); }
+static void *spins(void *p) { while (!over); return p; }
+int main(void)
+{
+    pthread_t thread;
+    unsigned r;
+    pthread_create(&thread, 0, spins, 0);
+    r = hidden(1);
+    for (int i = 0; i < 10000; i++) r += f_late(i);
+    over = 1;
+    pthread_join(thread, 0);
+    printf("%u\n", r);
+}
+"""

@@ -14,7 +14,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sptrace_tracee::arena::Arena;
 use sptrace_tracee::memory;
 use sptrace_tracee::proc::{self, Stat, Status, files};
-use sptrace_wire::control::{HOST_RECORDING, PIDS_OTHER, Question, STREAM_LIVE, STREAMS, Stream};
+use sptrace_wire::control::{
+    HOST_RECORDING, PIDS_OTHER, POINTS_LEFT, Question, STREAM_LIVE, STREAMS, Stream,
+};
 
 /// Numbers that nobody has here (PID_MAX_LIMIT is 2 to the 22nd): for who ended before it could be
 /// found.
@@ -200,6 +202,16 @@ fn is_it(arena: &Arena, pid: u32, number: u32, own: u32) -> Option<bool> {
     let mut found = [0u8; 4];
     let is_there = memory.read_exact_at(&mut found, at).is_ok();
     Some(is_there && u32::from_le_bytes(found) == number)
+}
+
+/// How many return points were left alone in a process so far, and in those that it was forked in.
+/// `None`: that cannot be read, of one that is gone or without the agent.
+pub fn points_left(arena: &Arena, pid: u32) -> Option<u32> {
+    let at = arena.control().number_avma.load(Ordering::Acquire);
+    let mut found = [0u8; 4];
+    let memory = memory::look_at(pid).ok().filter(|_| at != 0)?;
+    let is_there = memory.read_exact_at(&mut found, at + POINTS_LEFT).is_ok();
+    is_there.then_some(u32::from_le_bytes(found))
 }
 
 /// The number here of a thread of a process that knows itself by its own.

@@ -28,7 +28,8 @@ use crate::event::Source;
 use crate::kept::KeptCommand;
 use crate::kernel_side::KernelSide;
 use crate::latecomers::Latecomers;
-use crate::live::{gate::jump::GateJump, points_left::PointsLeft};
+use crate::live::gate::jump::GateJump;
+use crate::live::points_left::{Acted, PointsLeft};
 use crate::loops;
 use crate::modules::filters::Filters;
 use crate::modules::snapshots::Snapshots;
@@ -63,9 +64,8 @@ pub struct Finished {
     pub dumps: Option<u64>,
 }
 
-/// Patches the return points of a process that were left alone. Gives whether it is done; `None`:
-/// this program is there no more.
-pub(crate) type Patching = Box<dyn FnMut(&Session) -> Option<bool>>;
+/// Patches the return points of a process that were left alone.
+pub(crate) type Patching = Box<dyn FnMut(&Session) -> Acted>;
 
 /// A recording of one command and what it starts.
 pub struct Session {
@@ -94,7 +94,7 @@ pub struct Session {
     /// The command while it stands still, held, before it runs by itself.
     pub(crate) standing: Cell<Option<u32>>,
     latecomers: Latecomers,
-    pub(crate) points: PointsLeft<(u32, Patching)>,
+    pub(crate) points: PointsLeft<Patching>,
     pub(crate) kernel: KernelSide,
 }
 

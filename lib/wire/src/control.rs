@@ -195,11 +195,16 @@ pub struct Control {
     /// ([`crate::values::CaptureTable::unwanted`]), whose record is followed by
     /// [`crate::record::LEFT_OUT`].
     pub calls_not_chosen: AtomicU64,
-    /// Agents: return points that were left alone since another thread might have stood there.
+    /// Agents: return points that were left alone since another thread might have stood there, in
+    /// all processes. In one of them: see [`POINTS_LEFT`].
     pub points_left: AtomicU64,
     /// Functions that are recorded at times only.
     pub rules: [Rule; RULES],
 }
+
+/// So many bytes behind [`Control::number_avma`] each process has how many return points were left
+/// alone in it, and in those that it was forked in.
+pub const POINTS_LEFT: u64 = 8;
 
 /// [`Control::mixed`]: entries of recorded calls say where the stack pointer stood, by which it is
 /// known what lies inside of what.

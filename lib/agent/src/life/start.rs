@@ -61,4 +61,5 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
     if is_whole {
         propagate::reach(hot, entry);
     }
+    p.may_have_threads.set(true);
 }

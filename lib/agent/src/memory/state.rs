@@ -11,6 +11,7 @@ use crate::memory::sys;
 use crate::memory::table::{MODULES, Module};
 use crate::memory::thread::Hot;
 use crate::memory::word::{Flag, Half, Link, Word, Words};
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use sptrace_wire::control::Control;
 
@@ -46,6 +47,9 @@ pub struct Process {
     pub number: Half,
     /// The same of the process that it was forked in.
     pub parent_number: Half,
+    /// Return points that were left alone, here and in those that it was forked in: the host reads
+    /// it ([`sptrace_wire::control::POINTS_LEFT`]).
+    pub points_left: Half,
     /// Nothing is recorded any more: [`DORMANT`], [`TEXT_BACK`], [`GS_TAKEN`].
     pub dormant: AtomicU32,
     /// No system call may be made any more.
@@ -62,6 +66,10 @@ pub struct Process {
     pub gs_wanted: Flag,
     /// Functions may be running whose callers are not patched, as nobody saw them begin.
     pub runs_unseen: Flag,
+    /// The same from the next call on.
+    pub will_run_unseen: Flag,
+    /// The program is about to begin: threads that are there by then nobody saw begin.
+    pub may_have_threads: Flag,
     /// The modules that are asked for now were mapped just now: nobody runs their code yet.
     pub is_mapping: Flag,
     /// Modules known.
@@ -160,6 +168,7 @@ pub(crate) static PROCESS: Process = Process {
     other_pids: Half::new(0),
     number: Half::new(0),
     parent_number: Half::new(0),
+    points_left: Half::new(0),
     dormant: AtomicU32::new(0),
     sandboxed: AtomicU32::new(0),
     fork_page: Link::none(),
@@ -168,6 +177,8 @@ pub(crate) static PROCESS: Process = Process {
     nobody: Link::none(),
     gs_wanted: Flag::new(false),
     runs_unseen: Flag::new(false),
+    will_run_unseen: Flag::new(false),
+    may_have_threads: Flag::new(false),
     is_mapping: Flag::new(false),
     modules: [const { Module::none() }; MODULES],
     module_count: Half::new(0),
@@ -197,6 +208,11 @@ pub(crate) static PROCESS: Process = Process {
     lane_number: Word::new(0),
     lanes: Link::none(),
     counters: Words::zero(),
+};
+
+const _: () = {
+    let apart = offset_of!(Process, points_left) - offset_of!(Process, number);
+    assert!(apart as u64 == sptrace_wire::control::POINTS_LEFT);
 };
 
 /// The process block. Changed only under the propagation lock, but for its atomics.

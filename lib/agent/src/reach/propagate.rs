@@ -12,7 +12,7 @@ use crate::patch::{site, text};
 use crate::plans::ready::Reach;
 use crate::plans::{modules, plan, ready, slot};
 use crate::reach::return_points::Points;
-use crate::reach::{check, module};
+use crate::reach::{check, module, return_points};
 use crate::record::{chunk, end};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
@@ -136,13 +136,31 @@ pub fn waited(hot: &Hot, since: u64) {
 /// [`reach`] with the lock held: instruments as far as `wanted`,
 /// [`crate::memory::table::INSTRUMENTED`] or [`crate::memory::table::TAILS`].
 pub fn reach_locked(target: u64, wanted: u8) -> Reach {
+    let p = state::process();
+    if p.may_have_threads.take() && !sys::alone() {
+        p.runs_unseen.set(true);
+    }
+    let reach = reach_first(target, wanted);
+    if p.will_run_unseen.take() && !p.runs_unseen.get() {
+        // This is the last moment at which nobody is where he was not seen to go.
+        if counters::keeps_returns() && state::control().roots_only == 0 {
+            let most = return_points::most_ahead(sys::alone());
+            modules::modules().for_each(|m| return_points::patch_ahead(m, most));
+        }
+        p.runs_unseen.set(true);
+    }
+    reach
+}
+
+/// The same, before code runs that is not seen.
+fn reach_first(target: u64, wanted: u8) -> Reach {
     let Some(m) = module::find(target) else {
-        state::process().runs_unseen.set(true);
+        state::process().will_run_unseen.set(true);
         return Reach::Later;
     };
     let Some(plan) = m.plan() else {
         if !m.calls_nothing.get() {
-            state::process().runs_unseen.set(true);
+            state::process().will_run_unseen.set(true);
         }
         return Reach::Ready;
     };
@@ -158,7 +176,7 @@ pub fn reach_locked(target: u64, wanted: u8) -> Reach {
             // All functions of a program with lanes are known: this one goes on where it waited.
             let is_seen = |i| counters::has_lanes() && m.function(i) == INSTRUMENTED;
             if around.is_none_or(|(i, f)| f.site_count > 0 && !is_seen(i)) {
-                state::process().runs_unseen.set(true);
+                state::process().will_run_unseen.set(true);
             }
         }
         return Reach::Ready;
@@ -224,7 +242,7 @@ pub fn instrument(m: &Module, first: u32, wanted: u8) {
             state::process().gs_wanted.set(true);
         }
         if f.is_any(FN_UNRESOLVED | FN_MUTED) && !f.is_any(FN_CALLS_NOTHING) {
-            state::process().runs_unseen.set(true);
+            state::process().will_run_unseen.set(true);
         }
         if !f.is_any(FN_MUTED) {
             patch_sites(m, (i, &f), (before, wanted), &mut batch);
@@ -269,7 +287,7 @@ fn patch_sites(
     };
     // What is done with return points depends on it.
     if plan::sites_of(m, *f).any(|s| is_unseen(&s)) {
-        state::process().runs_unseen.set(true);
+        state::process().will_run_unseen.set(true);
     }
     let sees_returns = calls && counters::keeps_returns();
     let mut points = Points::of(m, (number, *f));

@@ -20,6 +20,12 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 use sptrace_wire::plan::*;
 
+/// A module with more call sites has its return points patched when its functions are reached.
+const MOST_AHEAD: u32 = 1 << 19;
+/// The same while there is one thread: that mostly stays alone, where return points may be patched
+/// at any time, and a start of perl would take 18 ms longer.
+const MOST_AHEAD_ALONE: u32 = 1 << 12;
+
 /// Can nobody stand between two instructions in these bytes of a function that has not been reached
 /// yet? Who executes it was called by code that is not seen, and goes on in another thread, or when
 /// a handler has ended.
@@ -157,17 +163,68 @@ impl<'m> Points<'m> {
     fn leave_alone(&self, call: &PlanSite) {
         site::set_end(self.module, call, false);
         self.module.set_points_wait(self.number, true);
+        // The first tells that there are such in any process; the second, in this one.
         state::control().points_left.fetch_add(1, Ordering::Relaxed);
+        state::process().points_left.add(1);
     }
 }
 
 /// Adds the return points of a function, given with its number, to the batch.
 fn patch_all(m: &Module, f: (u32, PlanFunction), batch: &mut text::Batch) {
+    patch_those(m, f, batch, |_| true);
+}
+
+/// The same of those of which `is_one` says so.
+fn patch_those(
+    m: &Module,
+    f: (u32, PlanFunction),
+    batch: &mut text::Batch,
+    is_one: impl Fn(&PlanSite) -> bool,
+) {
     let mut points = Points::of(m, f);
-    for (call, point) in plan::twins_of(m, f.1) {
+    for (call, point) in plan::twins_of(m, f.1).filter(|(_, point)| is_one(point)) {
         points.add(&call, &point, batch);
     }
     points.add_others(batch);
+}
+
+/// See [`patch_ahead`].
+pub fn most_ahead(is_alone: bool) -> u32 {
+    if is_alone {
+        MOST_AHEAD_ALONE
+    } else {
+        MOST_AHEAD
+    }
+}
+
+/// Patches the return points of a module's functions that were not reached yet, as far as that is
+/// not possible at any time: nobody stands in them, for the last time. In a module of more than
+/// `most` calls that would take long, and most of it is never reached.
+pub fn patch_ahead(m: &Module, most: u32) {
+    let is_there = m.has_plan() && !m.gone.get() && !m.doubtful.get();
+    // Calls that are bound when they are made are so by functions of its that nobody sees run.
+    let is_loader = m.base.get() == state::process().loader.get();
+    let header = m.plan().map(|plan| *plan.header());
+    let calls = header.map_or(0, |h| h.sites.wrapping_sub(h.twins));
+    if !is_there || is_loader || calls > most {
+        return;
+    }
+    let untouched = || plan::functions(m).filter(|(i, f)| is_ahead(m, *i, f));
+    let mut batch = text::Batch::of(m);
+    for f in untouched() {
+        patch_those(m, f, &mut batch, |point| {
+            point.is_of_several() || point.borrows()
+        });
+    }
+    batch.flush();
+    for (i, _) in untouched() {
+        m.set_function(i, ROOTS);
+    }
+}
+
+/// A function that was not reached, and makes calls that are seen once it is.
+fn is_ahead(m: &Module, i: u32, f: &PlanFunction) -> bool {
+    m.function(i) == UNTOUCHED && f.site_count > 0 && !f.is_any(FN_MUTED | FN_RESOLVER)
 }
 
 /// Patches the return points of a module that were left alone, now that all threads stand. Of a
@@ -180,7 +237,7 @@ pub fn patch_left(m: &Module) {
             .map_while(move |i| Some((i, plan?.function(i)?)));
         rows.filter(|(_, f)| !f.is_any(FN_MUTED | FN_RESOLVER))
     };
-    let mut batch = text::Batch::of(m);
+    let mut batch = text::Batch::of_standing(m);
     for f in waiting() {
         patch_all(m, f, &mut batch);
         if stopped::is_deserted() {

@@ -48,6 +48,21 @@ pub(crate) fn code_of(maps: &[Mapping]) -> Vec<Code> {
     maps.iter().filter(is_code).map(code).collect()
 }
 
+/// A file that is mapped, and where it begins.
+type Begun<'a> = (u64, &'a (String, u64));
+
+/// The files of all modules whose code is not copied altogether.
+fn files_of(maps: &[Mapping]) -> Vec<&(String, u64)> {
+    maps.iter().filter(is_code).map(|m| &m.file).collect()
+}
+
+/// Where these files begin.
+fn beginnings<'a>(maps: &'a [Mapping], files: &[&(String, u64)]) -> Vec<Begun<'a>> {
+    let is_one = |m: &&Mapping| m.offset == 0 && m.file.1 != 0 && files.contains(&&m.file);
+    let first = maps.iter().filter(is_one);
+    first.map(|m| (m.start, &m.file)).collect()
+}
+
 /// Images are mapped as private memory; patch areas, and what else generates code at two places,
 /// share it.
 fn is_code(m: &&Mapping) -> bool {
@@ -122,9 +137,16 @@ impl Prepared {
         })
     }
 
-    /// It has mapped or unmapped code meanwhile.
-    pub(crate) fn has_other_code(&self) -> bool {
-        maps::read(self.pid).is_ok_and(|maps| code_of(&maps) != code_of(&self.maps))
+    /// It has mapped or unmapped modules meanwhile. Pages of theirs that are patched are copies,
+    /// which have no file, so all of a module's may be.
+    pub(crate) fn has_other_modules(&self) -> bool {
+        maps::read(self.pid).is_ok_and(|maps| {
+            let mut known = files_of(&self.maps);
+            known.dedup();
+            let is_known = |file: &&(String, u64)| known.contains(file);
+            let are_known = files_of(&maps).iter().all(is_known);
+            !are_known || beginnings(&maps, &known) != beginnings(&self.maps, &known)
+        })
     }
 
     /// Sets `mapped`, if the process has the modules still that it was prepared with.

@@ -6,8 +6,9 @@
 //! functions are reached in the first moments: the pauses between two looks become longer. Finds
 //! the processes that the agent is in by itself. Must not know what return points are for.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sptrace_tracee::carrier::{Carrier, Errand};
 use sptrace_tracee::command::Command;
@@ -18,52 +19,74 @@ use sptrace_tracee::{TraceeError, eligible, program, seccomp};
 use sptrace_wire::attach::{COMMAND_POINTS, RESULT_DONE};
 
 use super::detach::let_out;
+use crate::live::points_left::Acted;
 use crate::live::prepare::Prepared;
+use crate::numbers;
 use crate::session::{Patching, Session};
 
 impl Session {
     /// What is left of this process from here on is patched in time.
     pub(crate) fn begin_points(&mut self, prepared: Prepared) {
-        self.points.begin((prepared.pid, patching(prepared)));
+        self.points.begin(prepared.pid, patching(prepared));
     }
 
-    /// Patches the return points that were left alone, if it is time for that.
+    /// Patches the return points that were left alone, where it is time for that.
     pub(crate) fn patch_points_left(&mut self) {
-        let left = &self.shared.arena.control().points_left;
-        let Some(mut all) = self.points.due(left.load(Ordering::Relaxed)) else {
+        let shared = Arc::clone(&self.shared);
+        let left = shared.arena.control().points_left.load(Ordering::Relaxed) as u32;
+        if !self.points.is_time(left) {
             return;
-        };
-        let begun = Instant::now();
-        let is_known = |pid: &u32| all.iter().any(|(known, _)| known == pid);
-        let others = eligible::holders(&self.shared.arena);
-        let others = others.iter().filter(|pid| !is_known(pid));
-        let others = others.filter(|pid| may_have_left(**pid));
-        let others: Vec<u32> = others.copied().collect();
-        for pid in others {
-            match Prepared::of_followed(pid) {
-                Ok(prepared) => all.push((pid, patching(prepared))),
-                Err(e) => log::info!("process {pid}: its stacks cannot be walked: {e}"),
-            }
         }
-        let mut is_done = true;
-        all.retain_mut(|(_, patch)| {
-            let result = patch(self);
-            is_done &= result != Some(false);
-            result.is_some()
-        });
-        self.points.go_on(all, is_done, begun.elapsed());
+        if self.points.shall_search(left) {
+            let begun = Instant::now();
+            let is_done = self.find_points_left();
+            self.points.searched(left, is_done, begun.elapsed());
+        }
+        let mut acted = Vec::new();
+        while let Some(mut one) = self
+            .points
+            .due(|pid| numbers::points_left(&shared.arena, pid))
+        {
+            let result = (one.act)(self);
+            acted.push((one, result));
+        }
+        for (one, result) in acted {
+            self.points.go_on(one, result);
+        }
     }
 
-    /// False: it is to be tried again. An error: this is not known of the process any more.
-    fn patch_points_of(&self, prepared: &mut Prepared) -> Result<bool, TraceeError> {
+    /// Looks for a process that the agent is in by itself. False: there may be more. To know how
+    /// stacks of a large program are walked takes half a second, in which none is patched.
+    fn find_points_left(&mut self) -> bool {
+        let own = std::process::id();
+        let others = proc::processes().into_iter().filter(|pid| *pid != own);
+        let others = others.filter(|pid| !self.points.knows(*pid) && may_have_left(*pid));
+        // To read what a large process has mapped takes long, too.
+        let mut others = others.filter(|pid| eligible::holds(*pid, &self.shared.arena));
+        let found = others.find_map(|pid| match Prepared::of_followed(pid) {
+            Ok(prepared) => Some(prepared),
+            Err(e) => {
+                log::info!("process {pid}: its stacks cannot be walked: {e}");
+                None
+            }
+        });
+        let is_done = found.is_none();
+        if let Some(prepared) = found {
+            self.points.found(prepared.pid, patching(prepared));
+        }
+        is_done
+    }
+
+    /// An error: this is not known of the process any more.
+    fn patch_points_of(&self, prepared: &mut Prepared) -> Result<Acted, TraceeError> {
         let pid = prepared.pid;
         program::check(pid, &prepared.memory)?;
-        if prepared.has_other_code() {
+        if prepared.has_other_modules() {
             *prepared = Prepared::of_followed(pid)?;
         }
         if prepared.walker.knows_lanes() {
             // Stacks that no thread is on are not walked, and who waits there may stand anywhere.
-            return Ok(true);
+            return Ok(Acted::In(Duration::ZERO));
         }
         let is_busy = |tid: &u32| {
             // All others would stand until it comes, or it is held for an exec.
@@ -71,7 +94,7 @@ impl Session {
             threads::state(pid, *tid) == Some('D') || status.is_ok_and(|s| s.tracer().is_some())
         };
         if eligible::check(pid).is_err() || proc::threads(pid).iter().any(is_busy) {
-            return Ok(false);
+            return Ok(Acted::NotNow);
         }
         let carrier = Carrier::new(pid, &self.shared.arena, &self.image, &prepared.maps)?;
         let live = LiveMaps::open(pid)?;
@@ -82,12 +105,17 @@ impl Session {
             threads.release();
             result
         });
+        let elapsed = begun.elapsed();
         self.obey_late();
-        let elapsed_us = begun.elapsed().as_micros();
+        let elapsed_us = elapsed.as_micros();
         log::info!("process {pid}: stopped for return points for {elapsed_us} us");
-        result
+        result.map(|is_done| match is_done {
+            true => Acted::In(elapsed),
+            false => Acted::NotNow,
+        })
     }
 
+    /// False: it is to be tried again.
     fn patch_points_stopped(
         &self,
         prepared: &mut Prepared,
@@ -124,7 +152,7 @@ fn patching(mut prepared: Prepared) -> Patching {
         if let Err(e) = &result {
             log::info!("process {}: return points stay left: {e}", prepared.pid);
         }
-        result.ok()
+        result.unwrap_or(Acted::Gone)
     })
 }
 
