@@ -45,8 +45,10 @@ def build(folder):
         ("go.stripped", "churn.go"),
         ("go.tallies", "tallies.go"),
         ("go.cgo", "cgo.go"),
+        ("go.starting", "starting.go"),
     ):
-        command = go_build(source(file), path(name), is_stripped=name != "go.cgo")
+        is_stripped = name not in ("go.cgo", "go.starting")
+        command = go_build(source(file), path(name), is_stripped)
         make("go", command, name, [path(name)])
     if shutil.which("ocamlopt"):
         shutil.copy(source("churn.ml"), folder)

@@ -8,7 +8,7 @@
 use crate::frames::shadow;
 use crate::memory;
 use crate::memory::mapped::Fresh;
-use crate::memory::thread::{BLOCK_BYTES, FRAME_BYTES, FRAME_ROOT, HOT, Hot};
+use crate::memory::thread::{BLOCK_BYTES, FRAME_BYTES, FRAME_ROOT, HOT, Hot, STACK_BYTES};
 use crate::memory::{counters, host, lock, reading, running, state, sys};
 use crate::reach::areas;
 use crate::record::{chunk, deep, question, settle};
@@ -104,6 +104,27 @@ pub fn borrower(hot: &Hot) -> u32 {
     }
     hot.lends.set(false);
     0
+}
+
+/// This task may be replaced by a program before it comes back from the slow path, and a vfork(2)
+/// parent goes on with its block: what it finds of the agent's own stack is the half that is not in
+/// use here. Nothing is left of a stack that is not that one. Until [`stays`].
+pub fn may_leave(hot: &Hot) {
+    let here = 0u8;
+    let top = hot.home.get().unwrap_or(hot).block() + BLOCK_BYTES as u64;
+    let depth = top.wrapping_sub(&raw const here as u64);
+    const HALF: u64 = STACK_BYTES as u64 / 2;
+    let other = match depth {
+        0..HALF => top - HALF,
+        depth if depth < 2 * HALF => top,
+        _ => return,
+    };
+    hot.agent_stack.set(other);
+}
+
+/// The task is still there, on the agent's own stack if it was.
+pub fn stays(hot: &Hot) {
+    hot.agent_stack.set(0);
 }
 
 /// A task is about to begin that shares memory, gs and fs with this thread: both would take the
