@@ -80,13 +80,15 @@ impl Exec {
                 // If it fails, the program's own call is made, and recorded.
                 let [a, b, c, d, e] = self.arguments;
                 let told = tell(hot, self.number as u32, [a, b, c, d, e, 0]);
-                thread::may_leave(hot);
+                let has_left = thread::may_leave(hot);
                 sys::restore_signals(mask);
                 let arguments = [a, b, c, d, e, 0].map(|a| a as usize);
                 // SAFETY: the call that the program is about to make, with its arguments.
                 unsafe { sys::call_as_is(self.number as usize, arguments) };
                 sys::block_signals();
-                thread::stays(hot);
+                if has_left {
+                    thread::stays(hot);
+                }
                 if let Some(told) = told {
                     chunk::take_back(hot, told);
                 }

@@ -108,8 +108,8 @@ pub fn borrower(hot: &Hot) -> u32 {
 
 /// This task may be replaced by a program before it comes back from the slow path, and a vfork(2)
 /// parent goes on with its block: what it finds of the agent's own stack is the half that is not in
-/// use here. Nothing is left of a stack that is not that one. Until [`stays`].
-pub fn may_leave(hot: &Hot) {
+/// use here. False: it stands on another stack, and leaves all. Until [`stays`].
+pub fn may_leave(hot: &Hot) -> bool {
     let here = 0u8;
     let top = hot.home.get().unwrap_or(hot).block() + BLOCK_BYTES as u64;
     let depth = top.wrapping_sub(&raw const here as u64);
@@ -117,12 +117,13 @@ pub fn may_leave(hot: &Hot) {
     let other = match depth {
         0..HALF => top - HALF,
         depth if depth < 2 * HALF => top,
-        _ => return,
+        _ => return false,
     };
     hot.agent_stack.set(other);
+    true
 }
 
-/// The task is still there, on the agent's own stack if it was.
+/// The task is still there, on the agent's own stack.
 pub fn stays(hot: &Hot) {
     hot.agent_stack.set(0);
 }
