@@ -2,8 +2,7 @@
 //!
 //! A batch holds the sites of one function. Where this thread is the only user of the memory, any
 //! write is safe, with signals blocked: it goes through the file of the process's own memory, which
-//! changes no mapping; and so do return points that are patched while all other threads stand and
-//! wait for that. Where that is refused, the pages become writable (and not executable) for a
+//! changes no mapping. Where that is refused, the pages become writable (and not executable) for a
 //! moment. With other threads a copy of the pages is written and put in their place by one
 //! mremap(2): every thread sees the old page or the new one, whole, wherever in it the site lies
 //! (cache lines do not matter), and no page is ever writable and executable at once. The price is a
@@ -11,7 +10,7 @@
 
 use crate::memory::table::Module;
 use crate::memory::word::Words;
-use crate::memory::{certain, state, stopped, sys};
+use crate::memory::{certain, state, sys};
 use crate::patch::forced::Forced;
 use crate::patch::pages::{Copied, PAGE};
 use crate::patch::{mappings, pages};
@@ -73,8 +72,6 @@ impl Write {
 pub struct Batch<'a> {
     count: usize,
     module: Option<&'a Module>,
-    /// The other threads stand while it is written.
-    is_standing: bool,
 }
 
 impl<'a> Batch<'a> {
@@ -83,7 +80,6 @@ impl<'a> Batch<'a> {
         Self {
             count: 0,
             module: None,
-            is_standing: false,
         }
     }
 
@@ -92,15 +88,6 @@ impl<'a> Batch<'a> {
         Self {
             count: 0,
             module: Some(module),
-            is_standing: false,
-        }
-    }
-
-    /// The same while all other threads stand.
-    pub fn of_standing(module: &'a Module) -> Self {
-        Self {
-            is_standing: true,
-            ..Self::of(module)
         }
     }
 
@@ -155,9 +142,7 @@ impl<'a> Batch<'a> {
         if let Some(module) = self.module {
             modules::share(module);
         }
-        // Threads that stand execute nothing, as long as who has stopped them is there.
-        let is_still = alone || self.is_standing && !stopped::is_deserted();
-        if is_still && force(left) {
+        if alone && force(left) {
             return;
         }
         if let Some(module) = self.module {

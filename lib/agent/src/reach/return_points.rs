@@ -237,7 +237,7 @@ pub fn patch_left(m: &Module) {
             .map_while(move |i| Some((i, plan?.function(i)?)));
         rows.filter(|(_, f)| !f.is_any(FN_MUTED | FN_RESOLVER))
     };
-    let mut batch = text::Batch::of_standing(m);
+    let mut batch = text::Batch::of(m);
     for f in waiting() {
         patch_all(m, f, &mut batch);
         if stopped::is_deserted() {

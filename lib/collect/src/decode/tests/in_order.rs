@@ -338,23 +338,12 @@ fn rows_that_are_mostly_long_are_told_alike_one_by_one_and_in_runs() {
         let mut calls = 0;
         for n in 0..40 {
             let (tsc, chunk) = (program.tsc, program.chunk());
-            let [in_runs, one_by_one] = threads.each_mut().map(|thread| {
-                thread.cursor.begin_chunk(tsc);
-                thread.cursor.until_tsc = program.tsc;
-                let mut told = without_spans(thread.chunk(&chunk));
-                for told in &mut told {
-                    if let Enter(_, kind, _) = told {
-                        *kind &= !PLACE_INDIRECT;
-                    }
-                }
-                assert_eq!(thread.torn, Torn::default());
-                told
-            });
-            let first = in_runs.iter().zip(&one_by_one).position(|(a, b)| a != b);
-            assert_eq!(first, None, "chunk {n} of seed {seed}");
-            assert_eq!(in_runs.len(), one_by_one.len());
-            let is_call = |told: &&Told| matches!(told, Enter(..));
-            calls += in_runs.iter().filter(is_call).count();
+            calls += calls_alike(
+                &mut threads,
+                &chunk,
+                tsc..program.tsc,
+                &format!("{n} of {seed}"),
+            );
             // Whichever way they are taken, it is asked of the same calls how long they last. (Of
             // what goes on by a jump in a run that is not known.)
             let [in_runs, one_by_one] = threads.each_mut().map(|thread| {
@@ -369,6 +358,32 @@ fn rows_that_are_mostly_long_are_told_alike_one_by_one_and_in_runs() {
         runs += threads[0].sink.runs;
     }
     assert!(runs > 1000, "{runs} runs");
+}
+
+/// Both threads tell the same of a chunk of that time; gives how many calls are in it.
+fn calls_alike(
+    threads: &mut [Thread; 2],
+    chunk: &[u32],
+    time: std::ops::Range<u64>,
+    which: &str,
+) -> usize {
+    let [in_runs, one_by_one] = threads.each_mut().map(|thread| {
+        thread.cursor.begin_chunk(time.start);
+        thread.cursor.until_tsc = time.end;
+        let mut told = without_spans(thread.chunk(chunk));
+        for told in &mut told {
+            if let Enter(_, kind, _) = told {
+                *kind &= !PLACE_INDIRECT;
+            }
+        }
+        assert_eq!(thread.torn, Torn::default());
+        told
+    });
+    let first = in_runs.iter().zip(&one_by_one).position(|(a, b)| a != b);
+    assert_eq!(first, None, "chunk {which}");
+    assert_eq!(in_runs.len(), one_by_one.len());
+    let is_call = |told: &&Told| matches!(told, Enter(..));
+    in_runs.iter().filter(is_call).count()
 }
 
 /// What was told, without where spans of time begin, which are told again in a run.
@@ -403,23 +418,12 @@ fn calls_in_order_are_told_alike_one_by_one_and_in_runs() {
                 chunk.extend([0x1000_0000, ORDERED, 0x7000_0f00, ORDERED]);
                 program.calls += 2;
             }
-            let [in_runs, one_by_one] = threads.each_mut().map(|thread| {
-                thread.cursor.begin_chunk(tsc);
-                thread.cursor.until_tsc = program.tsc;
-                let mut told = without_spans(thread.chunk(&chunk));
-                for told in &mut told {
-                    if let Enter(_, kind, _) = told {
-                        *kind &= !PLACE_INDIRECT;
-                    }
-                }
-                assert_eq!(thread.torn, Torn::default());
-                told
-            });
-            let first = in_runs.iter().zip(&one_by_one).position(|(a, b)| a != b);
-            assert_eq!(first, None, "chunk {n} of seed {seed}");
-            assert_eq!(in_runs.len(), one_by_one.len());
-            let is_call = |told: &&Told| matches!(told, Enter(..));
-            calls += in_runs.iter().filter(is_call).count();
+            calls += calls_alike(
+                &mut threads,
+                &chunk,
+                tsc..program.tsc,
+                &format!("{n} of {seed}"),
+            );
         }
         assert_eq!(calls, program.calls);
     }
