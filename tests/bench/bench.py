@@ -328,8 +328,10 @@ class Bench:
             with open(out) as f: print(f"beside: {name}: {float(f.read().split()[0]) / few:.0f} ns a call", flush=True)
 
     def works(self, command):
-        """Whether a peer is installed, and does here what it is asked."""
-        return shutil.which(command[0]) is not None and subprocess.run(command, env=self.env, cwd=self.work, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL).returncode == 0
+        """Whether a peer is installed, and does here what it is asked; says so if not."""
+        done = shutil.which(command[0]) is not None and subprocess.run(command, env=self.env, cwd=self.work, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL).returncode == 0
+        if not done: print(f"beside: {command[0]} is not installed, or does not run here", flush=True)
+        return done
 
     # ------------------------------------------------------------ payloads of scripts
 
