@@ -275,6 +275,51 @@ def a_child_does_not_count_in_cells_that_its_parent_has_made_since_the_fork(benc
                 same(f"{kind} {options}: calls of {function}", int(parent) + int(child), found[function])
 
 
+# What entry() calls is a function of the library's own.
+LIBRARY = """
+static volatile int sink;
+__attribute__((noinline)) void NAME(int n) { sink += n; }
+int entry(int n) { NAME(n); NAME(n); return sink; }
+"""
+OPENER = """
+#include <dlfcn.h>
+#include <stdio.h>
+static int (*volatile pointer)(int);
+__attribute__((noinline)) static int through(int n) { return pointer(n) + 1; }
+int main(int count, char **paths) {
+    int sum = 0;
+    for (int round = 0; round < 6; round++) {
+        void *library = dlopen(paths[1 + round % 2], RTLD_NOW);
+        pointer = (int (*)(int))dlsym(library, "entry");
+        fprintf(stderr, "%p\\n", (void *)pointer);
+        for (int i = 0; i < 100; i++) sum += through(i);
+        dlclose(library);
+    }
+    printf("%d\\n", sum);
+    return 0;
+}
+"""
+
+
+@case
+def a_library_that_takes_the_place_of_another_is_seen(bench):
+    """A call through one pointer leads to one address, where first one function is and then another."""
+    paths = []
+    for name in ("first", "second"):
+        paths.append(f"{bench.folder}/{name}.so")
+        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-x", "c", "-o", paths[-1], "-"], input=LIBRARY.replace("NAME", name), text=True, check=True)
+    program = f"{bench.folder}/opener"
+    subprocess.run(["gcc", "-O2", "-x", "c", "-o", program, "-"], input=OPENER, text=True, check=True)
+    alone = bench.run(program, *paths)
+    if len(set(alone[2].split())) != 1: raise Skip("the libraries have different addresses")
+    for options in (["--stamps", "none"], ["--stamps", "auto"], ["--return-points=never"], ["--count"], []):
+        (status, out), trace = bench.record("opened", options, [program, *paths])
+        same(f"{options}: status and output", alone[:2], (status, out))
+        counts = bench.counts(trace)
+        found = {(module, name): calls for (module, name), calls in counts.items() if module in ("first.so", "second.so") and name in ("entry", "first", "second")}
+        same(f"{options}: counts", {("first.so", "entry"): 300, ("first.so", "first"): 600, ("second.so", "entry"): 300, ("second.so", "second"): 600}, found)
+
+
 @case
 def a_program_goes_on_when_sptrace_is_killed(bench):
     program = bench.program("tallies.O2")

@@ -5,6 +5,7 @@
 
 pub mod counted;
 pub mod kept_acts;
+pub mod kept_order;
 pub mod modules;
 pub mod padding;
 pub mod patched;

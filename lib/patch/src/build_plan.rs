@@ -489,17 +489,23 @@ impl PlanBuilder<'_> {
             }
         }
         let original = self.object.code_from(start)?.get(..usize::from(span))?;
-        let slot = self.take_slot(t.slot_bytes());
+        let slot_bytes = t.slot_bytes();
         let argument = self.add_template(&t.finish(original));
-        Some(PlanSite {
+        let site = PlanSite {
             start: self.offset(start),
-            slot,
+            slot: 0,
             argument,
             span,
             form: SiteForm::Template,
             verdict: tactic as u8,
             flags,
-        })
+        };
+        let more = match site.keeps_in_order() {
+            true => kept_order::BYTES,
+            false => 0,
+        };
+        let slot = self.take_slot(slot_bytes + more);
+        Some(PlanSite { slot, ..site })
     }
 
     /// Puts what stands before the site's instruction, and is covered by the patch with it, into

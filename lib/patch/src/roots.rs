@@ -135,10 +135,10 @@ impl Joinable {
         };
         let plain = view.sites().take(own as usize).filter(|s| {
             // A call in order needs a return address, which a hook does not push.
-            let in_order = if s.is_any(SITE_TAIL) {
-                SITE_IN_ORDER
-            } else {
-                0
+            let in_order = match (s.is_any(SITE_TAIL), s.keeps_in_order()) {
+                (true, true) => SITE_IN_ORDER | SITE_KEEPS_CALLEE,
+                (true, false) => SITE_IN_ORDER,
+                (false, _) => 0,
             };
             !s.is_any(!(PLAIN | in_order | kept))
         });

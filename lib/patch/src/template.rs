@@ -19,7 +19,7 @@ use sptrace_image::Object;
 use sptrace_wire::plan::{
     CALL, Fixup, FixupKind, HOOK_ENTRY, HOOK_ENTRY_ID, INC_GS, JUMP, JUMP_BYTES, NOP, RETURN_ENTRY,
     Room, SYSTEM_CALL_ALONE, SYSTEM_CALL_ALONE_ID, SYSTEM_CALL_UNSEEN, Template, TemplateView,
-    common,
+    common, kept_order,
 };
 
 mod kept_acts;
@@ -85,7 +85,7 @@ impl Builder {
     }
 
     /// Offset in the slot of what comes next.
-    fn here(&self) -> u16 {
+    pub(crate) fn here(&self) -> u16 {
         self.code.len() as u16
     }
 
@@ -333,6 +333,13 @@ impl Builder {
         self.call_common(routine);
         self.header.entry_id = self.here();
         self.code.extend([0xff, 0x64, 0x24, 0xf8]);
+    }
+
+    /// What has been pushed from here on ([`Self::here`]) may be looked at before that
+    /// ([`kept_order`]).
+    pub fn may_keep_in_order(&self, pushed_from: u16) -> bool {
+        let push = self.code.get(usize::from(pushed_from)..).unwrap_or(&[]);
+        kept_order::Operand::of_push(push).is_some()
     }
 
     /// One byte behind the jump says that the end of the call is seen elsewhere, as long as it is

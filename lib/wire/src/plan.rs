@@ -11,6 +11,7 @@
 pub mod area;
 pub mod function;
 pub mod header;
+pub mod kept_order;
 pub mod site;
 pub mod special;
 pub mod template;

@@ -11,7 +11,7 @@ use crate::memory::thread::Hot;
 use crate::memory::{counters, sys};
 use crate::patch::text;
 use crate::plans::ready::Reach;
-use crate::plans::{modules, slot};
+use crate::plans::{kept_order, modules, slot};
 use crate::reach::propagate;
 use crate::record::{chunk, settle};
 use sptrace_wire::plan::{ORDERED_FULL_ID, ORDERED_ID};
@@ -47,7 +47,10 @@ pub fn through_pointer(hot: &Hot, f: &Frame, vectors: &Vectors) {
     let target = f.above[0];
     settle_before(hot, f.above_at() + 16);
     match propagate::reach(hot, target) {
-        Reach::Ready => modules::remember(target),
+        Reach::Ready => {
+            modules::remember(target);
+            kept_order::keep(f.id, target);
+        }
         Reach::ReturnAddress if counters::is_mixed() => {
             settle::give_back_one(hot, f.word_above(1));
         }

@@ -13,9 +13,9 @@ use crate::memory::frame::Frame;
 use crate::memory::sandbox::{SYS_MADVISE, SYS_PRCTL, SYS_SECCOMP};
 use crate::memory::table::Module;
 use crate::memory::thread::Hot;
-use crate::memory::{guarded, lock, sandbox, state, sys};
+use crate::memory::{counters, guarded, lock, sandbox, state, sys};
 use crate::patch::unpatch;
-use crate::plans::{kept_acts, modules, payloads};
+use crate::plans::{counted, kept_acts, kept_order, modules, payloads};
 use crate::reach::{propagate, thread};
 use crate::record::{end, question, settle};
 use sptrace_wire::control::*;
@@ -115,6 +115,12 @@ pub(super) fn unload(hot: &Hot, entered: &mut Entered) {
     }
     if state::process().has_values.get() {
         kept_acts::forget_all();
+    }
+    if counters::may_record_in_order() {
+        kept_order::forget_all();
+    }
+    if counters::has_cells() {
+        counted::forget_callees();
     }
     lock::unlock();
 }

@@ -36,6 +36,11 @@ pub fn is_mixed() -> bool {
     state::control().mixed != 0
 }
 
+/// True if some calls may be recorded in order.
+pub fn may_record_in_order() -> bool {
+    is_in_order() || is_mixed() || state::control().has_levels != 0
+}
+
 /// True if recorded calls among such say where the stack pointer stood.
 pub fn says_places() -> bool {
     state::control().mixed == MIXED_PLACED

@@ -62,6 +62,13 @@ pub fn add(table: &Pointers, callee: u64, id: u64, cell: u32) -> bool {
     true
 }
 
+/// All ask from here on: where a callee was, another may be.
+pub fn ask_all(table: &Pointers) {
+    for known in table.iter().filter(|known| known.callee.get() != 0) {
+        known.cell.set(known.cell.get() | ASKS);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use crate::memory::table::{Module, UNTOUCHED};
 use crate::memory::{counters, state, stopped};
 use crate::patch::{kept_slot, text};
 use crate::plans::patched::{Patch, Springboard};
-use crate::plans::{kept_acts, modules, padding, payloads, plan, ready, slot};
+use crate::plans::{kept_acts, kept_order, modules, padding, payloads, plan, ready, slot};
 use crate::routines::image;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
@@ -184,6 +184,7 @@ pub fn write_slot(m: &Module, s: &PlanSite) -> bool {
     match s.form {
         SiteForm::Refused => false,
         SiteForm::Direct => direct(m, s),
+        SiteForm::Template if s.keeps_in_order() => keeps_in_order(m, s),
         SiteForm::Template if s.is_any(SITE_KEEPS_CALLEE) => kept(m, s),
         SiteForm::Template if s.keeps_acts() => keeps_acts(m, s),
         SiteForm::Template => template(m, s.argument, s.slot),
@@ -374,6 +375,29 @@ fn keeps_acts(m: &Module, s: &PlanSite) -> bool {
     is_written && kept_acts::begin(m, id, back)
 }
 
+/// Writes the slot of a call through a pointer that is recorded in order: it keeps no callee from
+/// here on. One that was written before has the same code.
+fn keeps_in_order(m: &Module, s: &PlanSite) -> bool {
+    let Some((entry, _)) = m.plan_ref().and_then(|plan| plan.ids(s)) else {
+        return false;
+    };
+    let slot = m.area_start() + u64::from(s.slot);
+    let id = slot + u64::from(entry);
+    if kept_order::of(id).is_none() {
+        let plan = m.plan_ref();
+        let moved = plan.and_then(|plan| Some(plan.template(s.argument)?.head.moved));
+        let pushed = match s.is_any(SITE_PUSHES_BACK) {
+            true => PUSHED_BACK_BYTES,
+            false => 0,
+        };
+        let push = slot + u64::from(moved.unwrap_or(0)) + pushed;
+        if !template(m, s.argument, s.slot) || !kept_order::write(m, id, push) {
+            return false;
+        }
+    }
+    kept_order::begin(m, id)
+}
+
 /// Copies a template's code into its slot and fills in what depends on addresses. False: there is
 /// no such, or it does not fit into the area.
 pub fn template(m: &Module, argument: u32, slot: u32) -> bool {
@@ -419,6 +443,7 @@ pub fn wirings(area: Area) -> u64 {
 /// process has not instrumented the callee.
 pub fn unwire(m: &Module) {
     kept_acts::forget_in(m);
+    kept_order::forget_in(m);
     for (i, f) in plan::functions(m) {
         let is_instrumented = m.function(i) != UNTOUCHED;
         for s in plan::sites_of(m, f) {

@@ -6,7 +6,8 @@
 //! Must not know why nothing is counted.
 
 use crate::memory::table::{Module, UNTOUCHED};
-use crate::plans::{kept_acts, plan, slot};
+use crate::memory::{pointers, state};
+use crate::plans::{kept_acts, kept_order, modules, plan, slot};
 use sptrace_wire::plan::*;
 
 /// No callee has this address: a slot that keeps it asks its routine.
@@ -19,6 +20,7 @@ const NOTHING: [u8; (COUNTED_JUMP - COUNTED_ID) as usize] =
 /// No slot of the module counts or records in order from here on.
 pub fn stop(m: &Module) {
     kept_acts::stop(m);
+    kept_order::stop(m);
     each(m, &|s, id| match s.form {
         SiteForm::Counted => stop_direct(m, s, id),
         SiteForm::Ordered => stop_ordered(m, s, id),
@@ -46,6 +48,23 @@ pub fn retire(m: &Module) {
     });
 }
 
+/// Calls through pointers ask again: where a callee was, another may be. Their slots keep none from
+/// here on, since their cells have the name of the one that they kept.
+pub fn forget_callees() {
+    for m in modules::modules() {
+        each(m, &|s, id| {
+            if s.form == SiteForm::Template {
+                stop_kept(m, id);
+            }
+        });
+    }
+    state::process()
+        .pointers
+        .get()
+        .into_iter()
+        .for_each(pointers::ask_all);
+}
+
 /// Calls `act` for each site of the module that may have such a slot, with its id.
 fn each(m: &Module, act: &dyn Fn(&PlanSite, u64)) {
     let Some(plan) = m.plan().filter(|_| m.area_start() != 0) else {
@@ -61,7 +80,7 @@ fn each(m: &Module, act: &dyn Fn(&PlanSite, u64)) {
                 s.form,
                 SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts
             );
-            let acts = is_form || s.is_any(SITE_KEEPS_CALLEE);
+            let acts = is_form || s.is_any(SITE_KEEPS_CALLEE) && !s.keeps_in_order();
             if let Some((entry, _)) = plan.ids(&s).filter(|_| acts) {
                 act(&s, m.area_start() + u64::from(s.slot) + u64::from(entry));
             }

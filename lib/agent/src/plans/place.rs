@@ -51,6 +51,9 @@ pub struct Place {
     pub acts: bool,
     /// Where a slot that keeps its callee jumps to it, having counted the call; 0: it is none.
     pub kept_jump: u64,
+    /// In a slot that keeps a callee, whose calls it records in order: where it looks which is
+    /// called, behind [`Self::push`] if there is one; 0: it is none.
+    pub looks: u64,
     /// It keeps a callee that has acts.
     pub keeps_acts: bool,
     /// Between the moved instructions and the operand's, where a return address is pushed; 0: it is
@@ -109,7 +112,7 @@ pub fn place(m: &Module, address: u64) -> Option<Place> {
             of_site(m, &plan, &site, offset)
         }
         (_, Some(s)) => {
-            let t = inside(&plan, s.argument, offset - s.slot)?;
+            let t = inside(&plan, s.argument, offset - s.slot, 0)?;
             let slot = area + s.slot as u64;
             if s.kind.is_system_call() {
                 return Some(of_system_call(slot, base, &s, &t));
@@ -129,10 +132,11 @@ pub fn place(m: &Module, address: u64) -> Option<Place> {
     }
 }
 
-/// The start of the template at `argument`, if `offset` lies in its slot, from which it counts.
-fn inside(plan: &PlanView<'_>, argument: u32, offset: u32) -> Option<Template> {
+/// The start of the template at `argument`, if `offset` lies in its slot, from which it counts, or
+/// in so many bytes behind it.
+fn inside(plan: &PlanView<'_>, argument: u32, offset: u32, more: u32) -> Option<Template> {
     let t = plan.template(argument)?;
-    (offset < t.code.len() as u32).then_some(t.head)
+    (offset < t.code.len() as u32 + more).then_some(t.head)
 }
 
 fn of_system_call(slot: u64, base: u64, s: &PlanSpecial, t: &Template) -> Place {
@@ -167,6 +171,11 @@ fn text_of(m: &Module, s: &PlanSite) -> u64 {
     }
 }
 
+/// The address if that is so, else 0.
+fn only(is_so: bool, address: u64) -> u64 {
+    if is_so { address } else { 0 }
+}
+
 fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option<Place> {
     let area = m.area_start();
     let slot = area + s.slot as u64;
@@ -177,7 +186,10 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         SiteForm::Acts if offset - s.slot < DIRECT_SLOT_BYTES => 0,
         SiteForm::Kept if offset - s.slot < KEPT_SLOT_BYTES => 0,
         SiteForm::Return if offset - s.slot < s.return_slot_bytes() => 0,
-        SiteForm::Template => inside(plan, s.argument, offset - s.slot)?.moved,
+        SiteForm::Template if s.keeps_in_order() => {
+            inside(plan, s.argument, offset - s.slot, kept_order::BYTES)?.moved
+        }
+        SiteForm::Template => inside(plan, s.argument, offset - s.slot, 0)?.moved,
         _ => return None,
     };
     let (entry, exit) = plan.ids(s)?;
@@ -197,11 +209,7 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
             0 => 0,
             exit => slot + u64::from(exit),
         },
-        moved: if s.is_any(SITE_REPEATABLE) && !in_hook {
-            0
-        } else {
-            moved as u64
-        },
+        moved: only(!s.is_any(SITE_REPEATABLE) || in_hook, moved.into()),
         text,
         operand: s.is_any(SITE_INDIRECT),
         keep_call: s.is_any(SITE_KEEP_CALL) && !s.keeps_acts(),
@@ -214,15 +222,13 @@ fn of_site(m: &Module, plan: &PlanView<'_>, s: &PlanSite, offset: u32) -> Option
         counted: s.form == SiteForm::Counted,
         in_order: s.form == SiteForm::Ordered,
         acts: s.form == SiteForm::Acts,
-        kept_jump: match s.is_any(SITE_KEEPS_CALLEE) {
-            true => slot + u64::from(entry) - KEPT_JUMP_TO_ID,
-            false => 0,
-        },
+        looks: only(s.keeps_in_order(), start + u64::from(moved)),
+        kept_jump: only(
+            s.is_any(SITE_KEEPS_CALLEE) && !s.keeps_in_order(),
+            slot + u64::from(entry) - KEPT_JUMP_TO_ID,
+        ),
         keeps_acts: s.keeps_acts(),
-        push: match s.is_any(SITE_PUSHES_BACK) {
-            true => start + moved as u64,
-            false => 0,
-        },
+        push: only(s.is_any(SITE_PUSHES_BACK), start + u64::from(moved)),
         ..Place::default()
     })
 }

@@ -132,33 +132,48 @@ impl Context<'_> {
         self.out_of_routine(hot, phase, depth, handler)
     }
 
-    /// Inside a slot, outside of the common routines.
-    pub(super) fn out_of_slot(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
+    /// In the slot of what is no call or jump that is recorded with stamps. `None`: it is as in the
+    /// slot of one.
+    fn out_of_own_slot(&mut self, hot: Option<&Hot>, place: &Place) -> Option<bool> {
+        if place.looks != 0
+            && let Some(is_out) = self.out_of_kept_order(hot, place)
+        {
+            return Some(is_out);
+        }
         let rip = self.0[RIP];
         if let Some(call) = place.system_call {
-            return self.out_of_system_call(hot, place, call);
+            return Some(self.out_of_system_call(hot, place, call));
         }
         if place.is_return || place.returned == rip {
-            return self.out_of_return(hot, place);
+            return Some(self.out_of_return(hot, place));
         }
         if place.counted && rip != place.start {
-            return self.out_of_counted(hot, place);
+            return Some(self.out_of_counted(hot, place));
         }
         if place.in_order && rip != place.start {
-            return self.out_of_ordered(hot, place);
+            return Some(self.out_of_ordered(hot, place));
         }
         if place.acts {
-            return self.out_of_acts_slot(place);
+            return Some(self.out_of_acts_slot(place));
         }
         if place.keeps_acts
             && rip >= place.start + place.moved
             && let Some(is_out) = self.out_of_kept_acts(hot, place)
         {
-            return is_out;
+            return Some(is_out);
         }
         if place.kept_jump != 0 && (place.loaded()..place.entry - 5).contains(&rip) {
-            return self.out_of_kept(hot, place);
+            return Some(self.out_of_kept(hot, place));
         }
+        None
+    }
+
+    /// Inside a slot, outside of the common routines.
+    pub(super) fn out_of_slot(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
+        if let Some(is_out) = self.out_of_own_slot(hot, place) {
+            return is_out;
+        }
+        let rip = self.0[RIP];
         if place.push != 0 && (place.push..=place.push + pushed::BYTES).contains(&rip) {
             return self.out_of_push(hot, place);
         }
@@ -606,6 +621,9 @@ impl Context<'_> {
 
     /// As `forward_unrecorded`, before the operand is pushed; only if it is a register.
     pub(super) fn forward_unpushed(&mut self, hot: Option<&Hot>, place: &Place) -> bool {
+        if place.looks != 0 {
+            return self.forward_looking(hot, place);
+        }
         let area = modules::area(self.0[RIP]);
         let byte = |at: u64| area.and_then(|area| area.code(at)).map_or(0, |[byte]| byte);
         let push = self.0[RIP];

@@ -90,13 +90,12 @@ pub fn abandon_end(hot: Option<&Hot>, word: u64) {
     leave_untold(hot);
 }
 
-/// The record of 8 bytes that is reserved at `word` gets its id and what stands in the place of its
-/// stamp. False: it does not lie in the chunk that the thread holds.
-pub fn complete(hot: Option<&Hot>, word: u64, (id, stamp): (u32, u32)) -> bool {
-    let record = record_at(hot, word, 8);
-    if let Some([low, high]) = record {
-        low.set(stamp);
-        high.set(id);
+/// The record that is reserved at `word` gets its halves: what stands in the place of its stamp,
+/// its id, and its callee if it has one. False: it does not lie in the chunk that the thread holds.
+pub fn complete<const N: usize>(hot: Option<&Hot>, word: u64, halves: [u32; N]) -> bool {
+    let record = record_at::<N>(hot, word, 4 * N as u64);
+    for (to, half) in record.into_iter().flatten().zip(halves) {
+        to.set(half);
     }
     record.is_some()
 }

@@ -12,7 +12,7 @@
 //! ```
 
 /// Their length.
-pub const BYTES: u64 = 19;
+pub const BYTES: u64 = sptrace_wire::plan::PUSHED_BACK_BYTES;
 /// Where the displacement of ADDRESS stands, and where it counts from.
 pub const ADDRESS_AT: u64 = 9;
 const ADDRESS_FROM: u64 = 13;

@@ -105,6 +105,27 @@ impl<W: Write> Collector<W> {
         notes
     }
 
+    /// What is known of addresses of a process is about to change: what its threads have counted by
+    /// now has the names that it has now.
+    pub(super) fn name_counts(&mut self, arena: &Arena, pid: u32) {
+        for i in 0..self.streams.len() {
+            let Some(mut state) = self.streams[i].take() else {
+                continue;
+            };
+            if state.lane.pid == pid {
+                let edges = counted_of(arena, i, &state).edges;
+                let mut named: HashMap<u64, u64> = HashMap::new();
+                for (edge, calls) in &edges {
+                    *named.entry(*edge).or_default() += calls;
+                }
+                let all = self.calls_of(&mut state, edges).0;
+                state.lane.counted = sums_of(all).into_iter().collect();
+                state.lane.named = named;
+            }
+            self.streams[i] = Some(state);
+        }
+    }
+
     /// Who has called whom how often and where, and how many edges are nonsense.
     fn calls_of(&mut self, state: &mut StreamState, counted: Vec<(u64, u64)>) -> (Vec<Calls>, u64) {
         let areas = self.areas_of(state);
@@ -121,8 +142,15 @@ impl<W: Write> Collector<W> {
                 calls,
             })
             .collect();
-        let mut nonsense = 0;
-        for (edge, calls) in counted {
+        let (mut nonsense, mut named) = (0, feed.lane.named.clone());
+        for (edge, mut calls) in counted {
+            if let Some(known) = named.get_mut(&edge) {
+                let told = calls.min(*known);
+                (calls, *known) = (calls - told, *known - told);
+            }
+            if calls == 0 {
+                continue;
+            }
             match pair(&mut self.book, (pid, &areas), edge, &mut feed) {
                 Some(Some((pair, site))) => all.push(Calls { pair, site, calls }),
                 Some(None) => {}
@@ -153,12 +181,7 @@ impl<W: Write> Collector<W> {
 
 /// How often the thread of a stream has made which calls.
 fn note_of(state: &StreamState, all: Vec<Calls>) -> Note {
-    let mut sums: BTreeMap<Pair, u64> = BTreeMap::new();
-    for Calls { pair, calls, .. } in all {
-        let sum = sums.entry(pair).or_default();
-        *sum = sum.saturating_add(calls);
-    }
-    let edges = sums.into_iter();
+    let edges = sums_of(all).into_iter();
     Note::Counts {
         pid: state.lane.pid,
         tsc: crate::clock::tsc(),
@@ -171,6 +194,16 @@ fn note_of(state: &StreamState, all: Vec<Calls>) -> Note {
             })
             .collect(),
     }
+}
+
+/// How often who has called whom.
+fn sums_of(all: Vec<Calls>) -> BTreeMap<Pair, u64> {
+    let mut sums: BTreeMap<Pair, u64> = BTreeMap::new();
+    for Calls { pair, calls, .. } in all {
+        let sum = sums.entry(pair).or_default();
+        *sum = sum.saturating_add(calls);
+    }
+    sums
 }
 
 /// What was counted of a stream.

@@ -36,6 +36,13 @@ impl<W: Write> Collector<W> {
         }
     }
 
+    /// Takes all that the threads of a process have recorded and counted by now: what is known of
+    /// its addresses is about to change.
+    pub fn catch_up(&mut self, arena: &Arena, pid: u32) {
+        self.take_early(arena);
+        self.name_counts(arena, pid);
+    }
+
     /// Writes all that the threads have recorded by now: who reads the trace meanwhile sees it, and
     /// what a program that hangs has done last is in the file.
     pub fn bring_out(&mut self, arena: &Arena) {

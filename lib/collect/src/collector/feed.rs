@@ -62,6 +62,8 @@ pub(super) struct Lane {
     durations: Durations,
     /// How often who has called whom, where calls are counted.
     pub(super) counted: HashMap<Pair, u64>,
+    /// So often edges had been counted in cells when those of [`Self::counted`] were told of them.
+    pub(super) named: HashMap<u64, u64>,
     /// Of a stream of lanes: what the trace says of the one that came last.
     pub(super) of_lanes: Option<Box<StreamInfo>>,
 }
@@ -81,6 +83,7 @@ impl Lane {
             deep: (depth_limit > 0).then(|| Deep::new(depth_limit)),
             durations: Durations::default(),
             counted: HashMap::new(),
+            named: HashMap::new(),
             of_lanes: None,
         }
     }

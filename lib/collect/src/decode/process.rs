@@ -209,6 +209,11 @@ impl Process {
         self.loaded.retain(|l| !is_gone(l));
     }
 
+    /// A module is or was where a new range comes to lie.
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.loaded.iter().any(|l| start < l.end && l.start < end)
+    }
+
     /// The module that holds an avma.
     pub fn module_at(&self, avma: u64) -> Option<&Loaded> {
         self.loaded

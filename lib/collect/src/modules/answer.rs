@@ -213,6 +213,10 @@ fn planned(
     let left = placement::left_area(pid, maps, &taken, (key, base), area_bytes);
     let area_at = left.or_else(|| placement::place(maps, &taken, start, end, area_bytes));
     let area_at = area_at.ok_or("no place for its patch area within reach")?;
+    if c.process(pid).overlaps(start, end) {
+        // What has been recorded by now was called where the other module was.
+        c.catch_up(&shared.arena, pid);
+    }
     let is_wide = c.loaded(pid, index, (start, end), bias, (area_at, area_bytes));
     if shared.options.leaves_out(&m.path) && !shared.options.records_no_functions() {
         // The agent counts those only that it does not get.

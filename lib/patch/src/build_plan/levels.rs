@@ -29,7 +29,9 @@ pub fn build_counting_plan(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> 
 /// known as where calls are counted; so instructions that make tasks must be intercepted as well.
 pub fn build_plan_in_order(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
     let calls = Calls::InOrder(Creators::of(object, analysis));
-    builder(object, analysis, calls, SLOTS_START).finish()
+    let mut b = builder(object, analysis, calls, SLOTS_START);
+    b.tell_who_reads_no_flags();
+    b.finish()
 }
 
 /// The plan of a module whose calls are recorded, and those of some functions counted at times: its
@@ -50,6 +52,7 @@ pub fn build_plan_with_levels_in_order(object: &Object<'_>, analysis: &Analysis)
     let calls = Calls::InOrder(Creators::of(object, analysis));
     let twins = builder(object, analysis, calls, b.area_used);
     b.add_twins(twins, &as_twin);
+    b.tell_who_reads_no_flags();
     b.finish()
 }
 
@@ -65,6 +68,7 @@ pub fn build_plan_mixed(object: &Object<'_>, analysis: &Analysis) -> Vec<u8> {
         true => in_its_place(site, twin),
         false => as_twin(site, twin),
     });
+    b.tell_who_reads_no_flags();
     b.finish()
 }
 
@@ -140,29 +144,53 @@ impl PlanBuilder<'_> {
             flags |= SITE_PUSHES_BACK;
         }
         let has_back = !is_tail(site);
-        let got_slot = (site.got_slot.0 != 0 && site.target.0 != 0).then_some(site.got_slot);
-        let place = (site.address, site.length);
+        let (got_slot, place) = (got_slot_of(site), (site.address, site.length));
         // A jump through any other pointer may be one within a function, to live flags and r11.
         let is_call = has_back || got_slot.is_some();
         let is_kept = is_call && leaves_r11(self.object, place);
-        if !is_direct && !is_checked && is_kept && !self.is_in_order {
+        let keeps = !is_direct && !is_checked && is_kept;
+        if keeps && !self.is_in_order {
             if !t.count_kept(self.object, place, got_slot, has_back) {
                 return None;
             }
             return self.with_slot((site, tactic, back), t, start, flags | SITE_KEEPS_CALLEE);
         }
-        if is_direct {
-            t.push_address(site.target);
-        } else if let Some(slot) = got_slot {
-            t.push_slot(slot);
-        } else if !t.push_operand_below(self.object, place, has_back) {
+        let pushed_from = t.here();
+        if !self.push_target(&mut t, site) {
             return None;
+        }
+        // What makes room stands behind the jump, too.
+        let is_last = tactic != Tactic::MadeRoom;
+        if keeps && is_last && t.may_keep_in_order(pushed_from) {
+            flags |= SITE_KEEPS_CALLEE;
         }
         t.finish_counted(match self.is_in_order {
             true => common::ORDER_INDIRECT,
             false => common::COUNT_INDIRECT,
         });
         self.with_slot((site, tactic, back), t, start, flags)
+    }
+
+    /// Pushes what is called, below the return address if there is one. False: that cannot be.
+    fn push_target(&self, t: &mut Builder, site: &Site) -> bool {
+        if let Some(slot) = got_slot_of(site) {
+            t.push_slot(slot);
+        } else if site.target.0 != 0 {
+            t.push_address(site.target);
+        } else {
+            return t.push_operand_below(self.object, (site.address, site.length), !is_tail(site));
+        }
+        true
+    }
+
+    /// [`FN_READS_NO_FLAGS`], of those of which that is certain.
+    fn tell_who_reads_no_flags(&mut self) {
+        for f in &mut self.functions {
+            let entry = Svma(self.base.0 + u64::from(f.entry));
+            if flags_are_dead(self.object, entry, true) {
+                f.flags |= FN_READS_NO_FLAGS;
+            }
+        }
     }
 
     /// A site whose slot does by itself what is to be done at its calls.
@@ -208,6 +236,11 @@ impl PlanBuilder<'_> {
         self.sites.extend(twins_of);
         self.area_used = twins.area_used;
     }
+}
+
+/// The GOT slot that a call or jump goes through.
+fn got_slot_of(site: &Site) -> Option<Svma> {
+    (site.got_slot.0 != 0 && site.target.0 != 0).then_some(site.got_slot)
 }
 
 /// A site whose calls have no end of their own, or cannot be recorded with one.

@@ -53,6 +53,9 @@ pub const FN_CALLS_NOTHING: u16 = 256;
 /// [`PlanFunction::flags`]: sets the gs base or uses memory relative to it: nothing may be recorded
 /// once it runs.
 pub const FN_USES_GS: u16 = 32;
+/// [`PlanFunction::flags`], where calls may be recorded in order: it reads no flag that it is
+/// entered with.
+pub const FN_READS_NO_FLAGS: u16 = 512;
 /// [`PlanFunction::flags`]: values of its calls are recorded: see [`crate::plan::FunctionValues`].
 pub const FN_VALUES: u16 = 128;
 /// [`PlanFunction::flags`]: a runtime may look up return addresses that lie in it: they must stay.

@@ -129,6 +129,13 @@ impl PlanSite {
         matches!(self.form, SiteForm::Template) && self.is_any(SITE_KEEPS_ACTS)
     }
 
+    /// True if its slot is that of [`crate::plan::kept_order`].
+    pub const fn keeps_in_order(&self) -> bool {
+        matches!(self.form, SiteForm::Template)
+            && self.is_any(SITE_KEEPS_CALLEE)
+            && self.is_any(SITE_IN_ORDER)
+    }
+
     /// True if it is a return point whose long jump lies in the patch of another.
     pub const fn borrows(&self) -> bool {
         self.is_return()
@@ -183,6 +190,8 @@ pub const SITE_IN_HOOK: u16 = 128;
 /// Its slot pushes the return address, since the text jumps there: a call that is counted and has
 /// no room for a call of five bytes.
 pub const SITE_PUSHES_BACK: u16 = 256;
+/// Bytes of the instructions that push it.
+pub const PUSHED_BACK_BYTES: u64 = 19;
 
 /// The jump to its slot stands at the end of its bytes, with nops before it, as the call of its
 /// twin does ([`SITE_KEEP_CALL`]): a thread may stand between nops when one becomes the other.
