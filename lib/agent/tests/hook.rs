@@ -4,12 +4,7 @@
 //! One thread gives its return address back and arms it again, as around a stack walk, while
 //! another takes over every entry that is not in use. Given no input; the number of rounds is
 //! fixed.
-#![allow(
-    clippy::unwrap_used,
-    clippy::undocumented_unsafe_blocks,
-    reason = "a test: failing loudly is right, and one reason holds for all of its unsafe code: the \
-              memory is its own, and the table is made before the threads begin"
-)]
+#![allow(clippy::unwrap_used, reason = "a test: failing loudly is right")]
 
 use sptrace_agent::memory::live::StackWord;
 use sptrace_agent::memory::table::{Mapped, Module};
@@ -61,6 +56,7 @@ fn hook_return() -> u64 {
         area_bytes: AREA_BYTES as u64,
         functions: base,
     };
+    // SAFETY: no other thread has met a module yet.
     unsafe { process.modules[0].become_other(&Module::none().with(&mapped)) };
     process.module_count.set(1);
     base + at as u64
@@ -89,6 +85,7 @@ fn armed_again_while_another_thread_takes_its_entry() {
         let _over = Over(&is_over);
         let mut armed = 0;
         for _ in 0..ROUNDS {
+            // SAFETY: a word of the test's own, which the other thread does not write.
             unsafe {
                 stack.write_volatile(hooked);
                 if !originals::remember(place, ORIGINAL) {

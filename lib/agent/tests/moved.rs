@@ -2,12 +2,7 @@
 //!
 //! An instruction that `moved` accepts is put into an executable page and executed there;
 //! registers, flags, the stack and where it went must be the same. Given no input; seeds are fixed.
-#![allow(
-    clippy::unwrap_used,
-    clippy::undocumented_unsafe_blocks,
-    reason = "a test: failing loudly is right, and one reason holds for all of its unsafe code: the \
-              pages are its own"
-)]
+#![allow(clippy::unwrap_used, reason = "a test: failing loudly is right")]
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
 use sptrace_agent::signals::moved::Run;
@@ -83,6 +78,7 @@ const JUMP_BYTES: usize = 200;
 impl Machine {
     fn new() -> Self {
         let bytes = DATA + 8 * (STACK + STACK_WORDS);
+        // SAFETY: a new mapping, at a place that the kernel chooses.
         let code = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -98,6 +94,7 @@ impl Machine {
     }
 
     fn word(&self, index: usize) -> *mut u64 {
+        // SAFETY: the words lie in the mapping.
         unsafe { self.code.add(DATA).cast::<u64>().add(index) }
     }
 
@@ -119,6 +116,7 @@ impl Machine {
     }
 
     fn put(&self, offset: usize, code: &[u8]) {
+        // SAFETY: all code that is put here lies in the mapping, which nobody executes now.
         unsafe {
             std::ptr::copy_nonoverlapping(code.as_ptr(), self.code.add(offset), code.len());
         }
@@ -158,6 +156,7 @@ impl Machine {
         code.push(0xc3);
         self.put(AT, &code);
 
+        // SAFETY: words of the mapping, and code that keeps what the ABI wants kept.
         unsafe {
             for (k, value) in before.registers.iter().enumerate() {
                 self.word(REGISTERS + k).write_volatile(*value);

@@ -3,12 +3,7 @@
 //!
 //! An area is made as the agent makes it, and retired; slots are written by hand. No agent is
 //! started.
-#![allow(
-    clippy::unwrap_used,
-    clippy::undocumented_unsafe_blocks,
-    reason = "a test: failing loudly is right, and one reason holds for all of its unsafe code: the \
-              pages are its own"
-)]
+#![allow(clippy::unwrap_used, reason = "a test: failing loudly is right")]
 
 use sptrace_agent::memory::area::Area;
 use sptrace_agent::memory::state;
@@ -25,6 +20,7 @@ struct Pages(*mut u8);
 
 impl Pages {
     fn new() -> Self {
+        // SAFETY: a new mapping, at a place that the kernel chooses.
         unsafe {
             let at = libc::mmap(
                 std::ptr::null_mut(),
@@ -46,10 +42,12 @@ impl Pages {
     /// It is executed where it is written.
     fn views(&self) -> Area {
         let at = self.0 as u64;
+        // SAFETY: the mapping is writable and executable, and as long.
         unsafe { Area::new(at, at, AREA_BYTES as u64) }
     }
 
     fn put(&self, at: usize, bytes: &[u8]) -> usize {
+        // SAFETY: all that is put here lies in the mapping, which nobody else uses.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.add(at), bytes.len()) };
         at + bytes.len()
     }
@@ -73,6 +71,7 @@ impl Pages {
 /// Gives rax.
 fn call(at: u64, rdi: u64) -> u64 {
     let (rax, rcx, rdx, rsi, flags): (u64, u64, u64, u64, u64);
+    // SAFETY: what was put there keeps all but the registers that are named, and the stack pointer.
     unsafe {
         asm!(
             "call {at}", "pushfq", "pop {flags}",
@@ -130,6 +129,7 @@ fn a_hooked_function_returns_by_the_table() {
     let at = area.put(SLOT, &[0x48, 0x8d, 0x64, 0x24, 0xf8]);
     let at = area.put_call_of(at, routine::HOOK_EXIT);
     area.put(at, &[0xc3]);
+    // SAFETY: the header of the area stands at the mapping's start, and the table lives on.
     unsafe {
         silent::retire(area.views());
         (*area.0.cast::<AreaHeader>()).originals = table.as_mut_ptr() as u64;
@@ -166,6 +166,7 @@ fn a_hooked_function_returns_by_the_table() {
 #[test]
 fn an_area_that_is_woken_is_as_it_was() {
     let area = Pages::new();
+    // SAFETY: the image's bytes stand at the mapping's start.
     let bytes =
         |area: &Pages| unsafe { std::slice::from_raw_parts(area.0, image::bytes()).to_vec() };
     let before = bytes(&area);
@@ -188,19 +189,24 @@ fn a_special_function_runs_on_or_finds_the_agent_of_a_child() {
         // stc; ret
         let at = area.put(TEXT + 0x200, &[0xff, 0x05, 0xfa, 0, 0, 0]);
         area.put(at, &[0x48, 0x8d, 0x64, 0x24, 0x28, 0xf9, 0xc3]);
+        // SAFETY: the header of the area stands at the mapping's start.
         unsafe {
             silent::retire(area.views());
             (*area.0.cast::<AreaHeader>()).agent_door = area.address(TEXT + 0x200);
         }
+        // SAFETY: a word of the mapping.
         let count = || unsafe { area.0.add(TEXT + 0x300).cast::<u32>().read() };
         assert_eq!((call(area.address(TEXT), 0), count()), (7, 0));
         // A gs base of the program's own, then a thread block.
         for (table, calls) in [(5u64, 0), (6, 1)] {
+            // SAFETY: the header of the area stands at the mapping's start.
             unsafe { (*area.0.cast::<AreaHeader>()).table = 6 };
             let mut block = vec![0u64; 0x2000 / 8];
             block[0x1028 / 8] = table;
+            // SAFETY: nothing but the routines of the area uses gs in a test.
             unsafe { asm!("wrgsbase {}", in(reg) block.as_ptr()) };
             let result = call(area.address(TEXT), 0);
+            // SAFETY: as before.
             unsafe { asm!("wrgsbase {}", in(reg) 0u64) };
             assert_eq!((result, count()), (7, calls));
         }

@@ -4,12 +4,7 @@
 //! Given no input. Thousands of children end by themselves at another moment around the stop each;
 //! the moments close in on where half of them end before it. How many there are, and what each ends
 //! with, is fixed.
-#![allow(
-    clippy::unwrap_used,
-    clippy::undocumented_unsafe_blocks,
-    reason = "a test: failing loudly is right, and one reason holds for all of its unsafe code: the \
-              processes and the page are its own"
-)]
+#![allow(clippy::unwrap_used, reason = "a test: failing loudly is right")]
 
 use sptrace_tracee::{ptrace, threads::Threads};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,6 +16,7 @@ const STEP: u32 = 64;
 /// A word that is shared with children.
 fn shared_word() -> &'static AtomicU32 {
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    // SAFETY: a new mapping, which stays: a word of it is good for any number.
     unsafe {
         let at = libc::mmap(
             std::ptr::null_mut(),
@@ -38,9 +34,11 @@ fn shared_word() -> &'static AtomicU32 {
 /// A process that ends so many spins after the word is set.
 fn child(go: &AtomicU32, spins: u32, status: i32) -> u32 {
     go.store(0, Ordering::SeqCst);
+    // SAFETY: the child calls nothing but the kernel, and ends by itself.
     match unsafe { libc::fork() } {
         0 => {
             // The test's failure shall not leave it behind.
+            // SAFETY: changes nothing in memory.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             go.store(1, Ordering::SeqCst);
             while go.load(Ordering::SeqCst) == 1 {
@@ -49,6 +47,7 @@ fn child(go: &AtomicU32, spins: u32, status: i32) -> u32 {
             for _ in 0..spins {
                 std::hint::spin_loop();
             }
+            // SAFETY: ends the process.
             unsafe { libc::_exit(status) }
         }
         pid => {
@@ -64,6 +63,7 @@ fn child(go: &AtomicU32, spins: u32, status: i32) -> u32 {
 fn end_of(pid: u32) -> Result<i32, std::io::Error> {
     loop {
         let mut status = 0;
+        // SAFETY: `status` has room for what is written.
         if unsafe { libc::waitpid(pid as i32, &raw mut status, libc::__WALL) } < 0 {
             return Err(std::io::Error::last_os_error());
         }
@@ -111,7 +111,9 @@ fn a_child_that_runs_is_stopped() {
 
 /// A process that cannot stop for so long, and then ends with 7.
 fn in_vfork(microseconds: u32) -> u32 {
+    // SAFETY: the child calls nothing but the kernel, and ends by itself.
     let pid = match unsafe { libc::fork() } {
+        // SAFETY: as before.
         0 => unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             // A parent that waits for a vfork child cannot stop (ptrace(2)); without CLONE_VM its
