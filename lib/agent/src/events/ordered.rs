@@ -8,7 +8,7 @@
 use crate::events::call_values;
 use crate::memory::frame::{Frame, Vectors};
 use crate::memory::thread::Hot;
-use crate::memory::{counters, sys};
+use crate::memory::{counters, lock, sys};
 use crate::patch::text;
 use crate::plans::ready::Reach;
 use crate::plans::{kept_order, modules, slot};
@@ -49,7 +49,7 @@ pub fn through_pointer(hot: &Hot, f: &Frame, vectors: &Vectors) {
     match propagate::reach(hot, target) {
         Reach::Ready => {
             modules::remember(target);
-            kept_order::keep(f.id, target);
+            keep(hot, f.id, target);
         }
         Reach::ReturnAddress if counters::is_mixed() => {
             settle::give_back_one(hot, f.word_above(1));
@@ -59,6 +59,14 @@ pub fn through_pointer(hot: &Hot, f: &Frame, vectors: &Vectors) {
     chunk::put(hot, record::ANCHOR, sys::tsc());
     chunk::put_in_order(hot, f.id as u32, Some(target), f.above_at());
     call_values::enter_in_order(hot, f, vectors, target, f.above_at() + 16);
+}
+
+/// The slot with this id may keep the callee, which is instrumented. A busy lock leaves it to ask.
+fn keep(hot: &Hot, id: u64, callee: u64) {
+    if kept_order::may_keep(id, callee) && lock::lock(hot.tid.get()) {
+        kept_order::keep(id, callee);
+        lock::unlock();
+    }
 }
 
 /// A direct call whose slot found no room for its record.

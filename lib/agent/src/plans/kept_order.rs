@@ -100,15 +100,22 @@ pub fn begin(m: &Module, id: u64) -> bool {
     of(id).is_some_and(|kept| set(m, kept.at + MINUS, FREE))
 }
 
-/// The slot with this id may keep `callee`, which is instrumented, if it keeps none yet.
+/// True if the slot with this id keeps no callee, and may keep this one, which is instrumented.
+pub fn may_keep(id: u64, callee: u64) -> bool {
+    let is_free = |kept: &KeptOrder| {
+        let may_be = kept.callee == 0 || kept.callee == callee;
+        kept.minus == FREE && may_be
+    };
+    of(id).as_ref().is_some_and(is_free) && may_be_kept(callee)
+}
+
+/// It does, if it may still. Under the propagation lock: of two callees that come at once, the
+/// words of one must not stand beside those of the other.
 pub fn keep(id: u64, callee: u64) {
-    let Some((m, kept)) = modules::of_area(id).zip(of(id)) else {
+    let may = may_keep(id, callee);
+    let Some((m, kept)) = modules::of_area(id).zip(of(id)).filter(|_| may) else {
         return;
     };
-    let may_be = kept.callee == 0 || kept.callee == callee;
-    if kept.minus != FREE || !may_be || !may_be_kept(callee) {
-        return;
-    }
     modules::note_wiring(m);
     set(m, kept.at, callee);
     set(m, kept.at + MINUS, callee.wrapping_neg());

@@ -105,7 +105,11 @@ impl Context<'_> {
         }
         let rsp = self.0[RSP];
         let is_reserved = (kept::RESERVED..kept::WRITTEN).contains(&at);
-        let record = [rsp as u32 + 8, place.entry as u32, kept.callee as u32];
+        let record = [
+            (rsp as u32).wrapping_add(8),
+            place.entry as u32,
+            kept.callee as u32,
+        ];
         let is_written = is_reserved && interrupted::complete(hot, self.0[RCX], record);
         let is_over = (kept::WRITTEN..=kept::JUMP).contains(&at);
         if let Some(hot) = hot.filter(|_| !is_over && !is_written) {
