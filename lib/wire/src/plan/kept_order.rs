@@ -149,7 +149,9 @@ impl Operand {
     fn filled(self, mut bytes: [u8; OPERAND_BYTES], push_end: u64, at: u64) -> [u8; OPERAND_BYTES] {
         let end = self.length;
         let by = (at + end as u64).wrapping_sub(push_end);
-        if let Some(rel32) = bytes.get_mut(end - 4..end).filter(|_| self.is_relative) {
+        if let Some(rel32) = bytes.get_mut(end.wrapping_sub(4)..end)
+            && self.is_relative
+        {
             let mut old = [0; 4];
             old.copy_from_slice(rel32);
             let new = u32::from_le_bytes(old).wrapping_sub(by as u32);
