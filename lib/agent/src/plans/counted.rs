@@ -5,7 +5,7 @@
 //! execute there, and forgets their cells where nobody does. The gs base may be the program's then.
 //! Must not know why nothing is counted.
 
-use crate::memory::table::{Module, UNTOUCHED};
+use crate::memory::table::Module;
 use crate::memory::{pointers, state};
 use crate::plans::{kept_acts, kept_order, modules, plan, slot};
 use sptrace_wire::plan::*;
@@ -67,25 +67,14 @@ pub fn forget_callees() {
 
 /// Calls `act` for each site of the module that may have such a slot, with its id.
 fn each(m: &Module, act: &dyn Fn(&PlanSite, u64)) {
-    let Some(plan) = m.plan().filter(|_| m.area_start() != 0) else {
-        return;
+    let is_it = |s: &PlanSite| {
+        let is_form = matches!(
+            s.form,
+            SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts
+        );
+        is_form || s.is_any(SITE_KEEPS_CALLEE) && !s.keeps_in_order()
     };
-    for (i, f) in plan::functions(m) {
-        if m.function(i) == UNTOUCHED {
-            continue;
-        }
-        let twins = plan::twins_of(m, f).map(|(_, twin)| twin);
-        for s in plan::sites_of(m, f).chain(twins) {
-            let is_form = matches!(
-                s.form,
-                SiteForm::Counted | SiteForm::Ordered | SiteForm::Acts
-            );
-            let acts = is_form || s.is_any(SITE_KEEPS_CALLEE) && !s.keeps_in_order();
-            if let Some((entry, _)) = plan.ids(&s).filter(|_| acts) {
-                act(&s, m.area_start() + u64::from(s.slot) + u64::from(entry));
-            }
-        }
-    }
+    plan::each_id(m, &is_it, act);
 }
 
 /// A short jump over the counting.

@@ -6,7 +6,7 @@
 //! stays when that is gone, so that a slot has one for good. Must not know how calls are recorded.
 
 use crate::memory::state;
-use crate::memory::table::{Module, UNTOUCHED};
+use crate::memory::table::Module;
 use crate::plans::{modules, plan};
 use core::sync::atomic::{Ordering, fence};
 use sptrace_wire::control::block;
@@ -168,23 +168,7 @@ fn set(m: &Module, at: u64, value: u64) -> bool {
 
 /// Calls `act` for each slot of the module that is written.
 fn each(m: &Module, act: &dyn Fn(&KeptOrder)) {
-    let Some(plan) = m.plan().filter(|_| m.area_start() != 0) else {
-        return;
-    };
-    for (i, f) in plan::functions(m) {
-        if m.function(i) == UNTOUCHED {
-            continue;
-        }
-        let twins = plan::twins_of(m, f).map(|(_, twin)| twin);
-        for s in plan::sites_of(m, f)
-            .chain(twins)
-            .filter(PlanSite::keeps_in_order)
-        {
-            let Some((entry, _)) = plan.ids(&s) else {
-                continue;
-            };
-            let id = m.area_start() + u64::from(s.slot) + u64::from(entry);
-            of(id).iter().for_each(act);
-        }
-    }
+    plan::each_id(m, &PlanSite::keeps_in_order, &|_, id| {
+        of(id).iter().for_each(act);
+    });
 }

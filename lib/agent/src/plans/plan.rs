@@ -5,7 +5,7 @@
 //!
 //! Must not know: what is patched.
 
-use crate::memory::table::Module;
+use crate::memory::table::{Module, UNTOUCHED};
 use sptrace_wire::plan::*;
 
 /// The plan whose first byte is `first`, of which at most `bytes_max` bytes are mapped. `None`: it
@@ -88,4 +88,24 @@ pub fn function_around(m: &Module, address: u64) -> Option<(u32, PlanFunction)> 
 pub fn flags_of(m: &Module, i: u32) -> u16 {
     let function = m.plan_ref().and_then(|plan| plan.function(i));
     function.map_or(0, |f| f.flags)
+}
+
+/// Calls `act` for each site, and each twin of one, of which `is_it` is true, in functions whose
+/// slots may be written; with the id of its entry.
+pub fn each_id(m: &Module, is_it: &dyn Fn(&PlanSite) -> bool, act: &dyn Fn(&PlanSite, u64)) {
+    let Some(plan) = m.plan().filter(|_| m.area_start() != 0) else {
+        return;
+    };
+    for (i, f) in functions(m) {
+        let is_touched = m.function(i) != UNTOUCHED;
+        // A hook leads to its site's slot also before its function is instrumented.
+        let is_written = |s: &PlanSite| is_touched || s.is_any(SITE_IN_HOOK);
+        let twins = twins_of(m, f).map(|(_, twin)| twin);
+        let all = sites_of(m, f).chain(twins).filter(is_written);
+        for s in all.filter(is_it) {
+            if let Some((entry, _)) = plan.ids(&s) {
+                act(&s, m.area_start() + u64::from(s.slot) + u64::from(entry));
+            }
+        }
+    }
 }
