@@ -177,6 +177,16 @@ impl Cursor {
         self.ordered.take_lengths()
     }
 
+    /// It is asked how long calls have lasted that end in the chunk that was read last.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.ordered.is_measured()
+    }
+
+    /// Ids of sites that were met, most of them.
+    pub(crate) fn sites(&self) -> impl Iterator<Item = u32> {
+        self.ordered.sites()
+    }
+
     /// What comes next and has no time of its own was recorded later than this.
     #[inline]
     fn earliest(&self) -> u64 {
@@ -215,7 +225,7 @@ impl<S: Sink> Decoder<'_, S> {
         self.cursor.is_cut_off = false;
         let (changes, areas) = (self.book.changes(), self.areas.list().len());
         self.cursor.familiar.known_by(changes, areas);
-        self.cursor.ordered.begin_chunk();
+        self.cursor.ordered.begin_chunk(self.cursor.last_tsc);
         let mut wide_callee = None;
         let mut at = 0;
         while at < used {

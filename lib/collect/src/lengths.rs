@@ -20,6 +20,8 @@ const SHORT_NS: u64 = 1000;
 const LONG_NS: u64 = 2000;
 /// So many calls in an interval are worth a change; fewer cost nothing.
 const MANY: u32 = 256;
+/// So many calls say whether those of the next recording will be short.
+const ENOUGH: u64 = 64;
 /// So many calls with stamps that need none are worth a look at once: a change is carried out by a
 /// thread of the program, which looks at all call sites for it.
 const WORTH: u64 = 8192;
@@ -72,6 +74,20 @@ impl ByLength {
         &self.stubborn
     }
 
+    /// Were they short? `None`: not enough of them to say.
+    pub fn is_short(&self, length: &Length) -> Option<bool> {
+        (length.calls() >= ENOUGH).then(|| self.mean_ns(length) < SHORT_NS)
+    }
+
+    /// It is in order without a wish. False: it was by one before.
+    pub fn adopt(&mut self, function: Function) -> bool {
+        let is_new = !self.held.contains_key(&function);
+        if is_new {
+            self.begin(function);
+        }
+        is_new
+    }
+
     /// A look at these lengths is worth what follows from it.
     pub fn is_worth(&self, lengths: &HashMap<Function, Length>) -> bool {
         let stamped = |length: &Length| match self.mean_ns(length) < SHORT_NS {
@@ -82,8 +98,7 @@ impl ByLength {
     }
 
     fn mean_ns(&self, length: &Length) -> u64 {
-        let calls = u64::from(length.stamped) + u64::from(length.in_order);
-        length.ticks.saturating_mul(1000) / self.ticks_per_us / calls.max(1)
+        length.mean_ticks().saturating_mul(1000) / self.ticks_per_us
     }
 
     /// Takes how long calls have lasted since the last look, and says what follows.
@@ -115,7 +130,7 @@ impl ByLength {
     }
 
     /// It is in order from here on.
-    fn put(&mut self, function: Function) -> Option<Wish> {
+    fn begin(&mut self, function: Function) {
         let hold = self.held.get(&function).map_or(1, |held| held * 2);
         let mut known = InOrder {
             hold: hold.min(LONGEST_HOLD),
@@ -124,6 +139,11 @@ impl ByLength {
         known.patience.is_over();
         self.held.insert(function, known.hold);
         self.in_order.insert(function, known);
+    }
+
+    /// It is to be in order from here on.
+    fn put(&mut self, function: Function) -> Option<Wish> {
+        self.begin(function);
         Some(Wish {
             function,
             level: Level::InOrder,
@@ -176,6 +196,7 @@ mod tests {
             stamped,
             in_order,
             ticks: u64::from(stamped + in_order) * ns,
+            longest: ns,
         };
         let wishes = by.look(&HashMap::from([(F, length)]));
         let wishes = wishes.iter().map(|wish| (wish.level, wish.is_repeated));
@@ -211,6 +232,7 @@ mod tests {
                 stamped,
                 in_order,
                 ticks: u64::from(stamped + in_order) * ns,
+                longest: ns,
             };
             by.is_worth(&HashMap::from([(F, length)]))
         };

@@ -42,11 +42,12 @@ impl<S: Sink> Decoder<'_, S> {
             match call.place.kind() {
                 PLACE_EXIT => {
                     if let Some((Some(function), begun)) = open.pop() {
-                        let ticks = call.stamp.wrapping_sub(begun);
+                        let ticks = u64::from(call.stamp.wrapping_sub(begun)) * u64::from(weight);
                         lengths.entry(function).or_default().add(Length {
                             stamped: weight,
                             in_order: 0,
-                            ticks: u64::from(ticks) * u64::from(weight),
+                            ticks,
+                            longest: ticks,
                         });
                     }
                 }

@@ -167,6 +167,7 @@ impl<S: Sink> Decoder<'_, S> {
         wide_callee: &mut Option<u64>,
     ) -> Option<usize> {
         let from_tsc = self.cursor.last_tsc;
+        self.cursor.ordered.last_tsc = from_tsc;
         let (mut before, mut whole) = (0, None);
         loop {
             let (calls, stop) = match self.takes_plain(wide_callee) {
@@ -197,13 +198,12 @@ impl<S: Sink> Decoder<'_, S> {
             };
             before += calls;
             self.sink.end_run(calls, span, spread.at(before));
+            self.cursor.ordered.come_undated_to(spread.at(before));
             if let Stop::Other = stop {
                 self.cursor.last_tsc = spread.at(before);
-                self.cursor.ordered.last_tsc = self.cursor.last_tsc;
                 self.cursor.ordered.stood_in_a_row(moments);
                 return Some(at);
             }
-            self.cursor.ordered.last_tsc = spread.at(before);
             before += 1;
             let tsc = spread.at(before);
             self.cursor.last_tsc = tsc;
@@ -268,7 +268,7 @@ impl<S: Sink> Decoder<'_, S> {
                 tsc: open.last_tsc,
                 how: How::InOrder,
             };
-            let ended = open.add(made);
+            let ended = open.add_undated(made);
             let is_more = ended.left != 0 || !open.have_exits();
             if is_more || !run.has_room(ended.returned) {
                 break Stop::Taken(made, ended);

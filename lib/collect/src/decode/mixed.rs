@@ -40,6 +40,8 @@ pub struct Length {
     pub in_order: u32,
     /// All of them together, with what they have called.
     pub ticks: u64,
+    /// Of that the longest one.
+    pub longest: u64,
 }
 
 impl Length {
@@ -49,6 +51,21 @@ impl Length {
         self.stamped = self.stamped.saturating_add(other.stamped);
         self.in_order = self.in_order.saturating_add(other.in_order);
         self.ticks = self.ticks.saturating_add(other.ticks);
+        self.longest = self.longest.max(other.longest);
+    }
+
+    /// How many calls.
+    pub fn calls(&self) -> u64 {
+        u64::from(self.stamped) + u64::from(self.in_order)
+    }
+
+    /// How long they last on average, but for the longest one, if there are others: that may be one
+    /// in which the thread was kept from running, by whomever.
+    pub fn mean_ticks(&self) -> u64 {
+        match self.calls() {
+            calls @ 0..2 => self.ticks / calls.max(1),
+            calls => self.ticks.saturating_sub(self.longest) / (calls - 1),
+        }
     }
 
     /// Half of them.
@@ -56,6 +73,7 @@ impl Length {
         self.stamped /= 2;
         self.in_order /= 2;
         self.ticks /= 2;
+        self.longest /= 2;
     }
 }
 
@@ -224,10 +242,12 @@ impl Ends {
         let Some(lengths) = self.lengths.as_mut().filter(|_| weight > 0) else {
             return;
         };
+        let ticks = ticks.saturating_mul(weight.into());
         let length = Length {
             stamped: weight * u32::from(is_stamped),
             in_order: weight * u32::from(!is_stamped),
-            ticks: ticks.saturating_mul(weight.into()),
+            ticks,
+            longest: ticks,
         };
         match lengths.get_mut(function.0 as usize) {
             Some(all) => all.add(length),
@@ -303,6 +323,7 @@ mod tests {
             stamped: 1,
             in_order: 1,
             ticks: 45,
+            longest: 40,
         };
         assert_eq!(lengths, [(F, expected)]);
         assert_eq!(ends.take_lengths().count(), 0);
@@ -320,6 +341,7 @@ mod tests {
             stamped: 1,
             in_order: 0,
             ticks: 40,
+            longest: 40,
         };
         assert_eq!(lengths, [(F, each), (G, each)]);
     }

@@ -5,6 +5,7 @@
 //! its caller. Also which have, where the agent tells the ends of some ([`super::mixed`]). Must not
 //! know records and times, but hands these on.
 
+mod frames;
 mod quick;
 
 use sptrace_trace::{Begun, FunctionId};
@@ -12,6 +13,7 @@ use sptrace_trace::{Begun, FunctionId};
 use super::mixed::{End, Ends, How, Length};
 use super::module::Place;
 use super::row::Row;
+use frames::{Frame, Frames, HOW_BITS};
 
 /// Two places farther from each other are on different stacks: as in the agent.
 const SAME_STACK_BYTES: u32 = 64 << 20;
@@ -23,70 +25,16 @@ const CALLERS: usize = 1 << 13;
 const MOST_CALLERS: usize = 1 << 16;
 /// So many of them are looked at for one: they come from memory at once.
 const SET: usize = 8;
-/// So many chunks at first are looked at for how long calls last, and one of so many later.
+/// So many chunks at first are looked at for how long calls last, and later one in so many ticks of
+/// the clock: some milliseconds.
 const FIRST_CHUNKS: u32 = 8;
-const SAMPLED: u32 = 16;
+const LOOK_TICKS: u64 = 1 << 24;
 /// Parts of a call that [`Open::mostly_in_a_row`] counts.
 const EIGHTH: u32 = 8;
 /// Rows are worth what they take to begin from so many calls on.
-const LONG_ROW: u32 = 12 * EIGHTH;
+const LONG_ROW: u32 = 4 * EIGHTH;
 /// The function of a site whose function nobody knows.
 const NOBODY: FunctionId = FunctionId(u32::MAX);
-
-/// A call that is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Frame {
-    /// Where the stack pointer stood.
-    place: u32,
-    /// What runs in it.
-    function: FunctionId,
-    /// When it has begun, as far as is known, and how it was recorded, below [`HOW_BITS`]: frames
-    /// are small because each call writes one.
-    begun: u64,
-}
-
-/// The lowest bits of [`Frame::begun`].
-const HOW_BITS: u32 = 2;
-
-impl Frame {
-    /// No frame.
-    const NONE: Self = Self {
-        place: 0,
-        function: NOBODY,
-        begun: 0,
-    };
-
-    #[inline]
-    fn of(made: &Made) -> Self {
-        Self {
-            place: made.place,
-            function: made.callee,
-            begun: made.tsc << HOW_BITS | made.how as u64,
-        }
-    }
-
-    #[inline]
-    fn how(self) -> How {
-        match self.begun & ((1 << HOW_BITS) - 1) {
-            0 => How::InOrder,
-            1 => How::Stamped,
-            _ => How::Open,
-        }
-    }
-
-    /// So long it has lasted until then.
-    #[inline]
-    fn ticks(self, tsc: u64) -> u64 {
-        tsc.saturating_sub(self.begun >> HOW_BITS)
-    }
-
-    /// It is on the stack that this place is on.
-    #[inline]
-    fn is_near(&self, place: u32) -> bool {
-        let above = self.place.wrapping_sub(place) as i32;
-        above.unsigned_abs() < SAME_STACK_BYTES
-    }
-}
 
 /// A call, or a jump that goes on with one.
 #[derive(Clone, Copy)]
@@ -122,7 +70,7 @@ fn above_caller(frames: &[Frame], place: u32, caller: Option<FunctionId>) -> usi
 /// The calls that are open, the innermost last.
 #[derive(Clone, Default)]
 pub(super) struct Open {
-    frames: Vec<Frame>,
+    frames: Frames,
     /// From this one on all are on one stack, each deeper than the one before.
     stack_from: usize,
     /// When the last of them began or ended: what has ended since did so later.
@@ -143,10 +91,15 @@ pub(super) struct Open {
     pub(super) looked_up: Vec<Looked>,
     /// Where some calls are recorded with stamps.
     pub(super) ends: Option<Ends>,
-    /// Chunks so far.
-    chunks: u32,
+    /// Of the first chunks, which are all looked at for how long calls last, so many are left.
+    first_chunks: u32,
+    /// When a chunk was looked at for that, and how many came since.
+    measured_tsc: u64,
+    unmeasured: u32,
     /// How many calls in order stood in a row lately, in parts of one.
     mostly_in_a_row: u32,
+    /// Of the frames from this one on it is not known yet when they have begun.
+    undated_from: usize,
     /// What begins while calls come in a row. Its memory serves again.
     begun: Vec<Begun>,
     /// Events that wait while records are read that need no thought.
@@ -210,15 +163,17 @@ impl Open {
         self.ends.as_ref().is_some_and(Ends::is_measured)
     }
 
-    /// A chunk begins. If somebody asks how long calls have lasted: of the first ones each is
-    /// asked, later those that end in one of [`SAMPLED`] chunks.
-    pub(super) fn begin_chunk(&mut self) {
-        self.chunks = self.chunks.wrapping_add(1);
-        let weight = match self.chunks {
-            0..=FIRST_CHUNKS => 1,
-            later if later.is_multiple_of(SAMPLED) => SAMPLED,
-            _ => 0,
-        };
+    /// A chunk begins at this time. If somebody asks how long calls have lasted: of the first ones
+    /// each is asked, later those that end in one of the chunks that come in [`LOOK_TICKS`], for
+    /// which these stand.
+    pub(super) fn begin_chunk(&mut self, tsc: u64) {
+        self.first_chunks = self.first_chunks.saturating_sub(1);
+        self.unmeasured += 1;
+        let is_due = self.first_chunks > 0 || tsc.wrapping_sub(self.measured_tsc) >= LOOK_TICKS;
+        let weight = if is_due { self.unmeasured } else { 0 };
+        if is_due {
+            (self.measured_tsc, self.unmeasured) = (tsc, 0);
+        }
         if let Some(ends) = &mut self.ends {
             ends.weigh(weight);
         }
@@ -240,6 +195,7 @@ impl Open {
     /// From here on the ends of some are told.
     pub(super) fn have_ends(&mut self, ends: Ends) {
         self.ends.get_or_insert(ends);
+        self.first_chunks = FIRST_CHUNKS + 1;
     }
 
     /// How long calls have lasted, where some are.
@@ -274,7 +230,7 @@ impl Open {
     /// The thread has waited so long for the host, in which no call has lasted longer.
     pub(super) fn waited(&mut self, ticks: u64) {
         if self.are_lengths_asked() {
-            for frame in &mut self.frames {
+            for frame in self.frames.iter_mut() {
                 let begun = (frame.begun >> HOW_BITS).saturating_add(ticks) << HOW_BITS;
                 frame.begun = begun | frame.begun & ((1 << HOW_BITS) - 1);
             }
@@ -492,6 +448,12 @@ impl Open {
             }
         }
         self.put_caller((id, caller.unwrap_or(NOBODY)));
+    }
+
+    /// The sites whose callers are at hand.
+    pub(super) fn sites(&self) -> impl Iterator<Item = u32> {
+        let ids = self.callers.iter().map(|(id, _)| *id);
+        ids.filter(|id| *id != 0)
     }
 
     /// Where it belongs, or where there is room beside.

@@ -156,9 +156,25 @@ impl Rows {
     /// `None`: the rows are in the order of their slots.
     fn sorted(&self, view: PlanView<'_>) -> Option<&[(u32, u32)]> {
         let sort = || {
-            let rows = (0..).zip(view.sites());
-            let with_slot = rows.filter(|(_, site)| site.form != SiteForm::Refused);
-            let mut all: Vec<_> = with_slot.map(|(number, s)| (s.slot, number)).collect();
+            let row = |number| {
+                let site = view.site(number)?;
+                (site.form != SiteForm::Refused).then_some((site.slot, number))
+            };
+            // Sites that have their twins' slots for good are in order among the twins: with those
+            // hardly anything is left to be sorted.
+            let first = twins_of(view)
+                .find_map(row)
+                .map_or(u32::MAX, |(slot, _)| slot);
+            let (mut all, mut among_twins) = (Vec::new(), Vec::new());
+            let twins = twins_of(view).map(Some).chain(std::iter::repeat(None));
+            for (number, twin) in sites_of(view).zip(twins) {
+                let own = row(number);
+                let is_among = own.is_some_and(|(slot, _)| slot >= first);
+                all.extend(own.filter(|_| !is_among));
+                among_twins.extend(own.filter(|_| is_among));
+                among_twins.extend(twin.and_then(row));
+            }
+            all.append(&mut among_twins);
             all.sort_unstable();
             all.into()
         };

@@ -8,7 +8,9 @@
 
 use sptrace_trace::{Begun, FunctionId};
 
-use super::{Ends, Frame, HOW_BITS, How, NOBODY, Open, SAME_STACK_BYTES, above_caller, is_above};
+use super::{
+    Ended, Ends, Frame, HOW_BITS, How, Made, NOBODY, Open, SAME_STACK_BYTES, above_caller, is_above,
+};
 
 /// See [`Open::quick`].
 pub(in super::super) struct Quick<'a> {
@@ -22,8 +24,10 @@ pub(in super::super) struct Quick<'a> {
     length: usize,
     /// So many have been all the time.
     low: usize,
-    /// So many have to stay.
+    /// So many have to stay,
     kept: usize,
+    /// and of so many it matters, too, with what they go on.
+    told: usize,
 }
 
 /// What a call says of those before it, as in [`super::Ended`].
@@ -47,36 +51,56 @@ impl Open {
         let told = self.ends.as_ref().map_or(Some(0), Ends::last_told);
         let told = told.filter(|_| self.switching.is_empty())?;
         let length = self.frames.len();
-        let kept = self.stack_from.max(told) + 1;
+        let kept = told.max(self.stack_from + 1);
         if length < kept {
             return None;
         }
-        self.frames.resize(length + calls, Frame::NONE);
         if self.begun.len() < calls {
             self.begun.resize(calls, Begun::default());
         }
         Some(Quick {
-            frames: &mut self.frames,
+            frames: self.frames.with_room(calls),
             begun: &mut self.begun,
             begun_length: 0,
             length,
             low: length,
             kept,
+            told,
         })
     }
 
     /// That is left; gives what has begun and is open.
     #[inline]
     pub(in super::super) fn end_quick(&mut self, left: Left) -> &[Begun] {
-        self.frames.truncate(left.length);
+        self.frames.set_length(left.length);
         if let Some(ends) = &mut self.ends {
             ends.forget_from(left.low);
-            // As far as that is known.
-            let begun = self.last_tsc << HOW_BITS | How::InOrder as u64;
-            let new = self.frames.get_mut(left.low..).unwrap_or_default();
+        }
+        self.undated_from = self.undated_from.min(left.low);
+        self.begun.get(..left.begun).unwrap_or_default()
+    }
+
+    /// As [`Self::add`]; when the call has begun is said by [`Self::come_undated_to`]. What goes on
+    /// with one has begun when that did.
+    pub(in super::super) fn add_undated(&mut self, made: Made) -> Ended {
+        let ended = self.add(made);
+        let begun = self.frames.len() - usize::from(!ended.goes_on);
+        self.undated_from = self.undated_from.min(begun);
+        ended
+    }
+
+    /// Time has come to this. What has begun since [`Self::quick`] and is open began now: where it
+    /// matters it lasts so long that this is near enough; earlier would have short calls seem long
+    /// that are open where chunks end.
+    #[inline]
+    pub(in super::super) fn come_undated_to(&mut self, tsc: u64) {
+        self.last_tsc = tsc;
+        let from = std::mem::replace(&mut self.undated_from, usize::MAX);
+        if self.ends.is_some() {
+            let begun = tsc << HOW_BITS | How::InOrder as u64;
+            let new = self.frames.get_mut(from..).unwrap_or_default();
             new.iter_mut().for_each(|frame| frame.begun = begun);
         }
-        self.begun.get(..left.begun).unwrap_or_default()
     }
 }
 
@@ -104,7 +128,8 @@ impl Quick<'_> {
             open -= above_caller(&self.frames[..open], place, Some(caller));
         }
         let calls = self.length - open;
-        let is_quick = open >= self.kept && calls <= most;
+        let is_free = open >= self.kept && (!goes_on || open > self.told);
+        let is_quick = is_free && calls <= most;
         if !is_quick || !(goes_on || is_above(around.place, place)) {
             return None;
         }
@@ -147,7 +172,6 @@ impl Quick<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Ended, Made};
     use super::*;
 
     fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {

@@ -471,8 +471,47 @@ fn a_call_has_not_lasted_while_its_thread_waited_for_the_host() {
         stamped: 1,
         in_order: 0,
         ticks: 150,
+        longest: 150,
     };
     assert_eq!(lengths, [(FunctionId(1), length)]);
+}
+
+/// Of calls that are taken in runs nobody asks how long each lasts; but one that is open where a
+/// chunk ends may end in a chunk of which that is asked.
+#[test]
+fn a_short_call_that_is_open_where_a_run_ends_has_not_lasted_since_a_wait_before_it() {
+    const TOP: u32 = 0x7000_1000;
+    const CALLS: usize = 200;
+    const WAIT: u64 = 1 << 24;
+    let mut thread = Thread::new();
+    thread.cursor = Cursor::new(PID, HIGH).mixed();
+    thread.sink.takes_rows = true;
+    thread.sink.takes_runs = true;
+    let row = [TOP, ORDERED, TOP - 16, ORDERED].repeat(CALLS / 2);
+    let mut now = HIGH + 1;
+    let mut chunk = |before: &[u32], now: u64| {
+        thread.cursor.begin_chunk(now);
+        thread.cursor.until_tsc = now + 1000;
+        thread.chunk(&[before, &row].concat());
+        thread
+            .cursor
+            .take_lengths()
+            .fold(Length::default(), |mut all, (_, length)| {
+                all.add(length);
+                all
+            })
+    };
+    for _ in 0..40 {
+        chunk(&[], now);
+        now += 1000;
+    }
+    // A chunk that is not asked, with a wait before all calls, and then the first that is.
+    let waited = control((now + WAIT) as u32, BLOCKED, WAIT);
+    assert_eq!(chunk(&waited, now), Length::default());
+    let length = chunk(&[], now + WAIT + 1000);
+    assert!(length.calls() >= CALLS as u64, "{length:?}");
+    let longest = length.longest / (length.calls() / CALLS as u64);
+    assert!(longest <= 2000, "{longest} of {length:?}");
 }
 
 #[test]
