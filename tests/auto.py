@@ -30,6 +30,7 @@ F long long_one(long n) { long s = 0; for (long i = 0; i < 2000; i++) s += leaf(
 F void leaves(long n) { if (!n) longjmp(back, 1); leaves(n - 1); leaf(n); }
 F long once(long slow) { if (slow) usleep(50000); return leaf(slow); }
 static long (*volatile pointer)(long) = leaf;
+F long turns(long n) { long s = 0; for (long i = 0; i < n; i++) s += *(volatile long *)&s; return s; }
 F long body(void) {
     long s = fib(22);
     for (long i = 0; i < 300; i++) s += long_one(i);
@@ -43,6 +44,8 @@ int main(int argc, char **argv) {
     long s = 0;
     if (!strcmp(what, "plain")) s = body();
     if (!strcmp(what, "slow")) for (long i = 0; i < 600000; i++) s += once(i == 400000);
+    if (!strcmp(what, "short")) for (long i = 0; i < 1000000; i++) s += turns(1);
+    if (!strcmp(what, "long")) for (long i = 0; i < 10000; i++) s += turns(30000);
     if (!strcmp(what, "threads")) {
         pthread_t t[4];
         for (int i = 0; i < 4; i++) pthread_create(&t[i], 0, thread, 0);
@@ -146,6 +149,23 @@ def fork(b):
 
 
 @case
+def learned(b):
+    """What was short in one recording is in order from the first call on in the next, gets stamps when it turns out to be long, and has them then."""
+    def stamped(what, calls):
+        b.record(what)
+        same(b.counts(), {"turns": calls})
+        row = next(row for row in b.rows("functions") if row["function"] == "turns")
+        return int(row["timed_calls"]), [row["to_ns"] for row in b.rows("levels") if row["function"] == "turns"]
+    stamped("short", 1000000)
+    calls, to = stamped("short", 1000000)
+    if calls or to != [""]: raise Failed(f"learned: {calls} with stamps, in order until {to}")
+    calls, to = stamped("long", 10000)
+    if calls < 1000 or "" in to: raise Failed(f"long: {calls} with stamps, in order until {to}")
+    calls, to = stamped("short", 1000000)
+    if not calls: raise Failed(f"forgotten: {calls} with stamps, in order until {to}")
+
+
+@case
 def left_out(b):
     """-N and -l: functions and modules that are not recorded."""
     b.record("plain", "-N", "fib")
@@ -163,8 +183,8 @@ def stops(b):
         got = b.counts()
         # Calls are told of when a part of the stream is full.
         if not 200 <= got["long_one"] <= LONG or got["fib"] != FIB or "ended early: --stop-on call:long_one#200" not in said: raise Failed(f"{stamps}: {got} {said}")
-        # All of it takes less than 20 KiB where no call has a stamp.
-        said = b.record("plain", "--stamps", stamps, "--max-size", "64k" if stamps == "auto" else "8k")
+        # All of it takes less than 20 KiB where no call has a stamp, as it is where all of them are known to be short.
+        said = b.record("plain", "--stamps", stamps, "--max-size", "8k")
         if "has reached --max-size" not in said: raise Failed(f"{stamps}: {b.counts()} {said}")
 
 

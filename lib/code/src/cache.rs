@@ -23,8 +23,10 @@
 //! see all of it or nothing; one that was torn by a crash of the system is found by its content
 //! hash. Files and folders of other users, links, other versions and other stamps are never used;
 //! those of root in its folder for all users are. No failure of the cache is an error: the analysis
-//! is then done anew and kept in memory.
+//! is then done anew and kept in memory. Beside a file may lie what recordings have learned of its
+//! image (`cache/beside.rs`).
 
+mod beside;
 mod cached;
 mod files;
 mod layout;
@@ -39,6 +41,7 @@ use std::time::Instant;
 
 use sptrace_image::Object;
 
+pub use beside::Beside;
 pub use cached::Cached;
 pub use files::{Kept, clear, list};
 pub use places::{DEFAULT_LIMIT_BYTES, Places};
@@ -220,7 +223,8 @@ fn open(folder: &Path, owner: u32, stamp: &Stamp) -> Option<Cached> {
     let file = files::open(&folder.join(stamp.file_name()), owner)?;
     let cached = Cached::open(&file, stamp)?;
     files::touch(&file);
-    Some(cached)
+    let beside = Beside::of(folder, owner, &stamp.file_name());
+    Some(cached.with(beside))
 }
 
 /// Effective user id: the owner of our own entry in /proc.

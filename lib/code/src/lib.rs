@@ -33,8 +33,8 @@ mod tables;
 pub use analyze::analyze;
 pub use bytes::Bytes;
 pub use cache::{
-    Cached, DEFAULT_LIMIT_BYTES, Kept, MakePlan, Places, Plan, clear, fill, image_of, kept, list,
-    load_or_build, module_hash,
+    Beside, Cached, DEFAULT_LIMIT_BYTES, Kept, MakePlan, Places, Plan, clear, fill, image_of, kept,
+    list, load_or_build, module_hash,
 };
 pub use debug_file::names;
 pub use error::CodeError;

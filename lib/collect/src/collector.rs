@@ -11,6 +11,7 @@
 //! | `early.rs` | what threads have not handed over yet, for who is told of it at once |
 //! | `feed.rs` | from events to the trace, past who watches them |
 //! | [`first_call`] | the execve(2) that starts the command |
+//! | `learned.rs` | what serves the next recording |
 //! | `levels.rs` | functions that are counted while they are called too often |
 //! | `shown.rs` | functions whose values are left out at times |
 //! | `lineage.rs` | which process a stream belongs to |
@@ -22,6 +23,7 @@ mod counts;
 mod early;
 mod feed;
 pub mod first_call;
+mod learned;
 mod lengths;
 mod levels;
 mod lineage;
@@ -456,6 +458,7 @@ impl<W: Write> Collector<W> {
             self.ancestors.ended(i, &state);
             self.settle_lazy(&mut state);
             self.take_counts(arena, i, &mut state);
+            self.learn_from(arena, &mut state);
             let lane = &mut state.lane;
             self.recorder.begin_line(lane);
             if let (Some(tsc), Some(encoder)) = (open_until, lane.line.recording()) {
@@ -518,6 +521,7 @@ impl<W: Write> Collector<W> {
     /// # Errors
     /// The output failed, now or before.
     pub fn finish(mut self, summary: &sptrace_trace::Summary) -> Result<W, std::io::Error> {
+        self.keep_learned();
         self.name_generated(None);
         if let Some(e) = self.recorder.failed.take() {
             return Err(e);
@@ -552,7 +556,8 @@ impl<W: Write> Collector<W> {
         if self.lengths.is_some() {
             let of = (arena.stream(stream).process, state.lane.pid);
             let areas = self.areas_of(&state);
-            self.sample_short(of.0, arena.halves(index), (&areas, of.1));
+            let is_measured = state.cursor.is_measured();
+            self.sample_short(of.0, arena.halves(index), (&areas, of.1), is_measured);
         }
         state.taken = 0;
         self.recorder.write_if_full(&mut state.lane);

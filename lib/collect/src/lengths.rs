@@ -22,6 +22,8 @@ const LONG_NS: u64 = 2000;
 const MANY: u32 = 256;
 /// So many calls say whether those of the next recording will be short.
 const ENOUGH: u64 = 64;
+/// And for so many times as many calls as one that was measured stands.
+const MEASURED: u64 = 8;
 /// So many calls with stamps that need none are worth a look at once: a change is carried out by a
 /// thread of the program, which looks at all call sites for it.
 const WORTH: u64 = 8192;
@@ -74,9 +76,10 @@ impl ByLength {
         &self.stubborn
     }
 
-    /// Were they short? `None`: not enough of them to say.
+    /// Were they short? `None`: not enough of them were measured to say.
     pub fn is_short(&self, length: &Length) -> Option<bool> {
-        (length.calls() >= ENOUGH).then(|| self.mean_ns(length) < SHORT_NS)
+        let is_enough = length.calls() >= ENOUGH.max(u64::from(length.longest_calls) * MEASURED);
+        is_enough.then(|| self.mean_ns(length) < SHORT_NS)
     }
 
     /// It is in order without a wish. False: it was by one before.
@@ -197,6 +200,7 @@ mod tests {
             in_order,
             ticks: u64::from(stamped + in_order) * ns,
             longest: ns,
+            longest_calls: 1,
         };
         let wishes = by.look(&HashMap::from([(F, length)]));
         let wishes = wishes.iter().map(|wish| (wish.level, wish.is_repeated));
@@ -233,6 +237,7 @@ mod tests {
                 in_order,
                 ticks: u64::from(stamped + in_order) * ns,
                 longest: ns,
+                longest_calls: 1,
             };
             by.is_worth(&HashMap::from([(F, length)]))
         };

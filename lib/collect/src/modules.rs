@@ -6,6 +6,7 @@
 //! | `answer.rs` | takes questions and answers them |
 //! | `load.rs` | the file of a module, as it can be opened from here |
 //! | `filters.rs`, `decide.rs` | which functions are recorded |
+//! | `learned.rs` | which calls begin in order, as former recordings have learned |
 //! | `details.rs` | what takes longer to find out of a function |
 //! | `mappings.rs`, `snapshots.rs`, `placement.rs` | what lies where, and where there is room |
 
@@ -13,6 +14,7 @@ pub mod answer;
 pub mod decide;
 pub mod details;
 pub mod filters;
+pub mod learned;
 pub mod load;
 pub(crate) mod mappings;
 pub mod placement;

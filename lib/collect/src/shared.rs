@@ -12,7 +12,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 
-use sptrace_code::Plan;
+use sptrace_code::{Cached, Plan};
 use sptrace_patch::values::with_values;
 use sptrace_trace::{EarlyEnd, Note, Section, Summary, Turn};
 use sptrace_tracee::arena::Arena;
@@ -26,6 +26,7 @@ use crate::clock;
 use crate::collector::Collector;
 use crate::disk::DiskWatch;
 use crate::modules::filters::Filters;
+use crate::modules::learned::Learned;
 use crate::modules::load;
 use crate::modules::snapshots::Snapshots;
 use crate::numbers::Numbers;
@@ -127,22 +128,34 @@ impl Shared {
             plan = with_values(&plan, &values.section(first)).map_or(plan, Plan::from);
         }
         self.sign(&mut plan);
+        let learned = self.learned(&cached);
+        if let Some(learned) = &learned {
+            learned.mark(plan.all_mut());
+        }
         let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
         log::debug!(
             "process {pid} asks for {}: a plan of {} bytes",
             m.path,
             plan.len()
         );
-        self.lock()
-            .add_module(
-                &self.arena,
-                m.file.clone(),
-                &m.path,
-                cached,
-                plan,
-                plan_offset,
-            )
-            .ok_or("no plan could be made")
+        let mut c = self.lock();
+        let file = m.file.clone();
+        let index = c
+            .add_module(&self.arena, file, &m.path, cached, plan, plan_offset)
+            .ok_or("no plan could be made")?;
+        if let Some(learned) = learned {
+            c.knows(index, learned);
+        }
+        Ok(index)
+    }
+
+    /// What former recordings have learned of a module's calls, if it is of use: functions with
+    /// values keep their stamps, and hooks lead to the slots of calls with such.
+    fn learned(&self, cached: &Cached) -> Option<Learned> {
+        if self.values.are_wanted() || self.filters.has_hooks() || !self.lock().learns() {
+            return None;
+        }
+        Learned::read(&cached.beside()?.read()?)
     }
 
     /// What the calls of modules are planned for.

@@ -290,11 +290,19 @@ fn patch_sites(
         state::process().will_run_unseen.set(true);
     }
     let sees_returns = calls && counters::keeps_returns();
+    // Short calls, as far as that is known beforehand.
+    let begins = counters::is_mixed();
     let mut points = Points::of(m, (number, *f));
     // Each with its return point: the text is written from one end to the other.
     for (i, s) in f.sites().zip(plan::sites_of(m, *f)) {
         if is_wanted(&s) {
-            site::patch(m, &s, batch);
+            let may_begin = begins && !s.is_any(SITE_IN_HOOK);
+            let twin = may_begin.then(|| m.plan_ref()?.twin(i).filter(PlanSite::begins));
+            let way = twin.flatten().map_or(s, |twin| PlanSite {
+                verdict: s.verdict,
+                ..twin
+            });
+            site::patch(m, &way, batch);
         }
         if sees_returns && let Some(point) = m.plan_ref().and_then(|plan| plan.twin(i)) {
             points.add(&s, &point, batch);

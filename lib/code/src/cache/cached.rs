@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use sptrace_addr::Svma;
 use zerocopy::FromBytes;
 
+use super::beside::Beside;
 use super::layout::{Header, ImportRecord, NameRecord, Stamp};
 use super::plan::Plan;
 use crate::bytes::{Bytes, OwnBytes};
@@ -23,6 +24,7 @@ pub struct Cached {
     header: Header,
     /// The plan once more, for who asks for it first.
     plan: Mutex<Option<OwnBytes>>,
+    beside: Option<Beside>,
 }
 
 impl Cached {
@@ -33,6 +35,7 @@ impl Cached {
             content,
             header,
             plan: Mutex::new(None),
+            beside: None,
         })
     }
 
@@ -46,7 +49,21 @@ impl Cached {
             content,
             header,
             plan: Mutex::new(Some(plan)),
+            beside: None,
         })
+    }
+
+    /// With a place for what is learned of the image.
+    pub(super) fn with(self, beside: Beside) -> Self {
+        Self {
+            beside: Some(beside),
+            ..self
+        }
+    }
+
+    /// Where what is learned of the image is kept. `None`: nothing is.
+    pub fn beside(&self) -> Option<&Beside> {
+        self.beside.as_ref()
     }
 
     fn part(&self, part: Range<usize>) -> &[u8] {

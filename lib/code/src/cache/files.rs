@@ -14,6 +14,8 @@ use std::time::{Duration, SystemTime};
 const O_NOFOLLOW: i32 = 0o400_000;
 /// How a file of an analysis ends.
 const ENDING: &str = "analysis";
+/// How a file ends that says what was learned of an image ([`super::beside`]).
+pub(super) const LEARNED: &str = "learned";
 /// A file that is being written, and whose writer is gone after so long.
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// The time of the last use is written down this often, so that a warm start writes nothing.
@@ -133,12 +135,19 @@ pub(super) fn make_room(folder: &Path, limit_bytes: u64, spared: &str) -> (usize
             break;
         }
         let is_spared = kept.path.file_name().is_some_and(|name| name == spared);
-        if !is_spared && fs::remove_file(&kept.path).is_ok() {
+        if !is_spared && remove(&kept.path).is_ok() {
             bytes -= kept.bytes;
             gone = (gone.0 + 1, gone.1 + kept.bytes);
         }
     }
     gone
+}
+
+/// Removes an analysis, and what was learned of its image.
+pub(super) fn remove(analysis: &Path) -> std::io::Result<()> {
+    // There may be none.
+    let _ = fs::remove_file(analysis.with_extension(LEARNED));
+    fs::remove_file(analysis)
 }
 
 /// Removes all analyses of a folder, and nothing else in it. Gives how many files and bytes.
@@ -156,6 +165,9 @@ pub fn clear(folder: &Path) -> std::io::Result<(usize, u64)> {
             }
             _ => gone = (gone.0 + 1, gone.1 + kept.bytes),
         }
+    }
+    for learned in with_ending(folder, LEARNED) {
+        let _ = fs::remove_file(&learned.path);
     }
     Ok(gone)
 }

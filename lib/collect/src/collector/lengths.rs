@@ -9,11 +9,12 @@ use std::io::Write;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-use sptrace_trace::FunctionId;
+use sptrace_trace::{FunctionId, Level};
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::levels::SITE;
 
 use super::Collector;
+use super::learned::Lessons;
 use super::memories::Memories;
 use crate::decode::mixed::Length;
 use crate::decode::pointers;
@@ -38,7 +39,7 @@ const SAMPLED: u32 = 4;
 
 /// What is known of the lengths of calls.
 pub(super) struct Lengths {
-    by_length: ByLength,
+    pub(super) by_length: ByLength,
     /// Since the last look.
     taken: HashMap<Function, Length>,
     last_taken: Instant,
@@ -50,16 +51,19 @@ pub(super) struct Lengths {
     chunks: u32,
     pub(super) memories: Memories,
     pub(super) last_bid: Instant,
+    /// So many times in a row no thread was bidden to look.
+    pub(super) idle: u32,
     /// Functions with values, whose calls keep their stamps, as far as they are named, and how many
     /// functions were when this was looked at.
     valued: HashSet<FunctionId>,
     matched: u32,
+    pub(super) lessons: Lessons,
 }
 
 impl Lengths {
     /// Some calls are recorded in order.
     pub(super) fn has_any(&self) -> bool {
-        self.by_length.has_any()
+        self.by_length.has_any() || self.lessons.has_any()
     }
 }
 
@@ -78,8 +82,10 @@ impl<W: Write> Collector<W> {
             chunks: 0,
             memories: Memories::default(),
             last_bid: Instant::now(),
+            idle: 0,
             valued: HashSet::new(),
             matched: 0,
+            lessons: Lessons::default(),
         });
     }
 
@@ -103,6 +109,7 @@ impl<W: Write> Collector<W> {
             }
             let all = state.cursor.take_lengths();
             for (function, mut length) in all {
+                lengths.lessons.add(function, length);
                 let function = (pid, function);
                 if is_behind && lengths.by_length.is_in_order(function) {
                     // It has lost its stamps since.
@@ -116,11 +123,22 @@ impl<W: Write> Collector<W> {
             self.look_ahead_at_lengths(arena, &mut lengths);
         }
         self.leave_valued_out(&mut lengths);
+        let Lengths {
+            lessons,
+            by_length,
+            taken,
+            ..
+        } = &mut lengths;
+        let adopted = self.adopt_learned(lessons, (by_length, taken));
+        self.note_learned(arena, &adopted);
         let passed = lengths.last_look.elapsed();
         let is_time = passed >= lengths.newest.elapsed() / LOOKS;
         let is_worth = || is_time && lengths.by_length.is_worth(&lengths.taken);
         if passed >= LOOK_EVERY || is_worth() {
             for wish in &lengths.by_length.look(&lengths.taken) {
+                if wish.level == Level::InOrder {
+                    lengths.lessons.begin(wish.function.1);
+                }
                 self.wish(arena, wish);
             }
             for (process, id) in lengths.sites.take() {
@@ -168,26 +186,34 @@ impl<W: Write> Collector<W> {
         taken.retain(|(_, function), _| !valued.contains(function));
     }
 
-    /// Looks for sites of calls through pointers in some chunks, while there are short functions
-    /// that are called through pointers.
+    /// Looks for sites of calls through pointers in some chunks: in those in which lengths are
+    /// measured for what is learned, and while there are short functions that are called so.
     pub(super) fn sample_short(
         &mut self,
         process: u32,
         halves: &[AtomicU32],
         (areas, pid): (&Areas, u32),
+        is_measured: bool,
     ) {
         let Some(lengths) = &mut self.lengths else {
             return;
         };
         lengths.chunks = (lengths.chunks + 1) % SAMPLED;
-        if lengths.chunks != 0 || lengths.by_length.stubborn().is_empty() {
+        let stubborn = lengths.by_length.stubborn();
+        let is_looked_for = lengths.chunks == 0 && !stubborn.is_empty();
+        if !is_looked_for && !is_measured {
             return;
         }
         pointers::sample(halves, (areas, pid), &self.book, |id, callee| {
-            if let Some((area, offset)) = areas.find(id) {
+            let Some((area, offset)) = areas.find(id) else {
+                return;
+            };
+            if is_looked_for {
                 let site = (process, area.start + u64::from(offset));
-                let is_short = lengths.by_length.stubborn().contains(&(pid, callee));
-                lengths.sites.add(site, is_short);
+                lengths.sites.add(site, stubborn.contains(&(pid, callee)));
+            }
+            if is_measured && let Some((site, _)) = area.places.through_pointer(offset) {
+                lengths.lessons.called(area.module, site, callee);
             }
         });
     }

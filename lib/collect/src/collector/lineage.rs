@@ -205,6 +205,7 @@ impl<W: Write> Collector<W> {
         if let Some(mut old) = self.streams[i].take() {
             self.ancestors.ended(i, &old);
             self.take_counts(arena, i, &mut old);
+            self.learn_from(arena, &mut old);
             self.recorder.begin_line(&mut old.lane);
             self.recorder.write_block(&mut old.lane);
         }

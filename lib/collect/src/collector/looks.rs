@@ -21,16 +21,20 @@ use super::Collector;
 
 /// So often: a time that is estimated is wrong by no more, where calls are that long.
 const BID_EVERY: Duration = Duration::from_micros(400);
+/// So many times as long at most while no thread comes to an event.
+const MOST_IDLE: u32 = 4;
 
 impl<W: Write> Collector<W> {
     /// Bids each thread that has come to an event since the last time, if it is time; gives when
     /// that is to be done again. `None`: it need not be.
     pub(crate) fn bid_looks(&mut self, arena: &Arena) -> Option<Duration> {
         let lengths = self.lengths.as_mut().filter(|lengths| lengths.has_any())?;
-        if lengths.last_bid.elapsed() < BID_EVERY {
-            return Some(BID_EVERY);
+        let every = BID_EVERY * lengths.idle.max(1);
+        if lengths.last_bid.elapsed() < every {
+            return Some(every);
         }
         lengths.last_bid = Instant::now();
+        lengths.idle = (lengths.idle + 1).min(MOST_IDLE);
         for (i, state) in self.streams.iter().enumerate() {
             let Some(state) = state else { continue };
             let stream = arena.stream(i);
@@ -38,18 +42,20 @@ impl<W: Write> Collector<W> {
                 && stream.epoch.load(Ordering::Relaxed) == state.epoch
                 && stream.other_pids == PIDS_SAME;
             if is_here && let Some(memory) = lengths.memories.of(stream.process, state.lane.pid) {
-                bid(stream, memory);
+                let is_bidden = bid(stream, memory);
+                lengths.idle = if is_bidden { 0 } else { lengths.idle };
             }
         }
-        Some(BID_EVERY)
+        Some(BID_EVERY * lengths.idle.max(1))
     }
 }
 
-fn bid(stream: &Stream, memory: &File) {
+/// False: the thread has not come to an event since it was bidden last.
+fn bid(stream: &Stream, memory: &File) -> bool {
     let page = stream.hot_page.load(Ordering::Acquire);
     let is_due = page != 0 && stream.looked.load(Ordering::Acquire) == 0;
     if !is_due {
-        return;
+        return false;
     }
     stream.looked.store(LOOK_BEGUN, Ordering::Release);
     let limit = OWN_AVMA + u64::from(page) * 4096 + block::LIMIT_IN_PAGE;
@@ -62,4 +68,5 @@ fn bid(stream: &Stream, memory: &File) {
     let _ = stream
         .looked
         .compare_exchange(LOOK_BEGUN, now, known.0, known.1);
+    true
 }

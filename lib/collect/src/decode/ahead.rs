@@ -48,6 +48,7 @@ impl<S: Sink> Decoder<'_, S> {
                             in_order: 0,
                             ticks,
                             longest: ticks,
+                            longest_calls: weight,
                         });
                     }
                 }

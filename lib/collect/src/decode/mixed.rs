@@ -40,8 +40,10 @@ pub struct Length {
     pub in_order: u32,
     /// All of them together, with what they have called.
     pub ticks: u64,
-    /// Of that the longest one.
+    /// Of that the longest one, and for how many it stands, as others were not measured.
     pub longest: u64,
+    /// See there.
+    pub longest_calls: u32,
 }
 
 impl Length {
@@ -51,7 +53,9 @@ impl Length {
         self.stamped = self.stamped.saturating_add(other.stamped);
         self.in_order = self.in_order.saturating_add(other.in_order);
         self.ticks = self.ticks.saturating_add(other.ticks);
-        self.longest = self.longest.max(other.longest);
+        if other.longest >= self.longest {
+            (self.longest, self.longest_calls) = (other.longest, other.longest_calls);
+        }
     }
 
     /// How many calls.
@@ -62,9 +66,9 @@ impl Length {
     /// How long they last on average, but for the longest one, if there are others: that may be one
     /// in which the thread was kept from running, by whomever.
     pub fn mean_ticks(&self) -> u64 {
-        match self.calls() {
-            calls @ 0..2 => self.ticks / calls.max(1),
-            calls => self.ticks.saturating_sub(self.longest) / (calls - 1),
+        match self.calls().saturating_sub(self.longest_calls.into()) {
+            0 => self.ticks / self.calls().max(1),
+            others => self.ticks.saturating_sub(self.longest) / others,
         }
     }
 
@@ -74,6 +78,7 @@ impl Length {
         self.in_order /= 2;
         self.ticks /= 2;
         self.longest /= 2;
+        self.longest_calls /= 2;
     }
 }
 
@@ -248,6 +253,7 @@ impl Ends {
             in_order: weight * u32::from(!is_stamped),
             ticks,
             longest: ticks,
+            longest_calls: weight,
         };
         match lengths.get_mut(function.0 as usize) {
             Some(all) => all.add(length),
@@ -324,6 +330,7 @@ mod tests {
             in_order: 1,
             ticks: 45,
             longest: 40,
+            longest_calls: 1,
         };
         assert_eq!(lengths, [(F, expected)]);
         assert_eq!(ends.take_lengths().count(), 0);
@@ -342,6 +349,7 @@ mod tests {
             in_order: 0,
             ticks: 40,
             longest: 40,
+            longest_calls: 1,
         };
         assert_eq!(lengths, [(F, each), (G, each)]);
     }

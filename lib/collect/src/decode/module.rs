@@ -2,7 +2,7 @@
 //! trace's numbers for its functions.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use super::callers::{Caller, Callers};
@@ -53,6 +53,12 @@ pub struct Module {
     functions: HashMap<u64, FunctionId>,
     /// Those of them that go on with another coroutine and do not come back.
     switching: Vec<FunctionId>,
+    /// Functions whose calls are in order from the beginning, by where they begin; and those of
+    /// them that were named since somebody asked.
+    pub(crate) begins: BTreeSet<u64>,
+    pub(crate) begun: Vec<FunctionId>,
+    /// Rows of direct calls that were met, and the callees.
+    met: Vec<(u32, FunctionId)>,
     /// Calls whose ends are not recorded, because their caller keeps its return addresses.
     pub calls_without_end: u64,
     /// First svma of the plan's offsets.
@@ -95,6 +101,9 @@ impl Module {
             kept: (h.functions as usize, h.runtime_functions as usize),
             functions: HashMap::new(),
             switching: Vec::new(),
+            begins: BTreeSet::new(),
+            begun: Vec::new(),
+            met: Vec::new(),
         }
     }
 
@@ -181,6 +190,31 @@ impl Module {
         })
     }
 
+    /// Sites of direct calls that can be recorded in two ways and were met, and the callees.
+    pub fn met(&self) -> impl Iterator<Item = (u32, FunctionId)> {
+        let twins = self.plan().map_or(0, |plan| plan.header().twins);
+        let sites = self.met.iter().map(move |(row, callee)| {
+            let site = row.checked_sub(twins).unwrap_or(*row);
+            (site, *callee)
+        });
+        sites.filter(move |(site, _)| *site < twins)
+    }
+
+    /// The trace's number of what a site calls directly, if it has one.
+    pub fn callee_of(&self, site: u32) -> Option<FunctionId> {
+        self.named(self.places.rows().callee(site)?)
+    }
+
+    /// If calls of a site go through a pointer: the symbol that the linker puts there, if it is one
+    /// of its pointers.
+    pub fn pointer_of(&self, site: u32) -> Option<Option<&str>> {
+        let plan = self.plan()?;
+        let row = plan.site(site).filter(|row| row.is_any(SITE_INDIRECT))?;
+        let slot = plan.got_slot(&row);
+        let stub = slot.and_then(|slot| self.cached.import_at(Svma(slot)));
+        Some(stub.map(|stub| stub.strip_suffix("@plt").unwrap_or(stub)))
+    }
+
     /// Why not all calls in it are seen, if a runtime walks stacks through it.
     pub fn seen_in_part(&self) -> Option<String> {
         const HOW: &str = "direct calls are recorded without their ends, calls through pointers are \
@@ -210,6 +244,7 @@ impl Module {
         let svma = self.places.rows().callee(place.number()).unwrap_or(0);
         let id = self.function(svma, names);
         self.places.set(offset, place.named(id));
+        self.met.push((place.number(), id));
         id
     }
 
@@ -227,6 +262,9 @@ impl Module {
         };
         let id = names.function(&function);
         self.functions.insert(svma, id);
+        if self.begins.contains(&svma) {
+            self.begun.push(id);
+        }
         // Go's runtime/asm_amd64.s: the second is local to that file.
         if matches!(symbol, "runtime.gogo" | "gogo") && self.keeps_returns() {
             self.switching.push(id);

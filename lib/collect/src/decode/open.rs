@@ -99,7 +99,7 @@ pub(super) struct Open {
     /// How many calls in order stood in a row lately, in parts of one.
     mostly_in_a_row: u32,
     /// Of the frames from this one on it is not known yet when they have begun.
-    undated_from: usize,
+    undated_from: Option<usize>,
     /// What begins while calls come in a row. Its memory serves again.
     begun: Vec<Begun>,
     /// Events that wait while records are read that need no thought.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::place::Place;
+use super::place::{PLACE_INDIRECT, Place};
 use super::rows::Rows;
 use sptrace_trace::FunctionId;
 
@@ -58,6 +58,26 @@ impl Places {
             .get((offset >> 3) as usize)?
             .load(Ordering::Relaxed);
         (place != 0).then_some(Place(place))
+    }
+
+    /// What lies there, if somebody has looked.
+    fn known(&self, offset: u32) -> Option<Place> {
+        let place = self.table.get((offset >> 3) as usize)?;
+        let place = Place(place.load(Ordering::Relaxed));
+        (place != Place::default()).then_some(place)
+    }
+
+    /// The number of the site with this id, if its calls go through a pointer and can be recorded
+    /// in two ways; and whether it is the id of calls in order.
+    pub(crate) fn through_pointer(&self, offset: u32) -> Option<(u32, bool)> {
+        let place = self.known(offset)?;
+        let is_one = place.kind() & PLACE_INDIRECT != 0 && place.callee().is_none();
+        let number = is_one.then_some(place.number())?;
+        let twins = self.rows.view()?.header().twins;
+        match number.checked_sub(twins) {
+            Some(site) => Some((site, true)),
+            None => (!place.is_in_order()).then_some((number, false)),
+        }
     }
 
     /// The rows that they are read from.

@@ -115,7 +115,8 @@ layout! {
         /// How it is patched.
         pub form: SiteForm,
         /// Number of the tactic, of a site that is refused that of the refusal. Counted, not
-        /// interpreted.
+        /// interpreted. Of a twin: [`TWIN_BEGINS`] may be set, which the host may change at any
+        /// time.
         pub verdict: u8,
     }
 }
@@ -123,6 +124,14 @@ layout! {
 impl PlanSite {
     /// Where [`PlanSite::form`] lies in a record, in front of the verdict.
     pub const FORM_OFFSET: usize = Self::BYTES - 2;
+
+    /// Where [`PlanSite::verdict`] lies in a record.
+    pub const VERDICT_OFFSET: usize = Self::BYTES - 1;
+
+    /// True if it is a twin by which its site is patched at first.
+    pub const fn begins(&self) -> bool {
+        self.verdict & TWIN_BEGINS != 0
+    }
 
     /// True if its slot is that of [`SITE_KEEPS_ACTS`], whose bit means something else elsewhere.
     pub const fn keeps_acts(&self) -> bool {
@@ -168,6 +177,11 @@ impl PlanSite {
     }
 }
 
+/// In [`PlanSite::verdict`] of a twin ([`PlanHeader::twins`]): its site is patched that way at
+/// first, until the host wishes otherwise ([`crate::levels`]).
+///
+/// [`PlanHeader::twins`]: crate::plan::PlanHeader::twins
+pub const TWIN_BEGINS: u8 = 0x80;
 /// A tail jump.
 pub const SITE_TAIL: u16 = 1;
 /// Its callee is recorded in a word of its own.

@@ -76,7 +76,7 @@ impl Open {
         if let Some(ends) = &mut self.ends {
             ends.forget_from(left.low);
         }
-        self.undated_from = self.undated_from.min(left.low);
+        self.begins_undated(left.low);
         self.begun.get(..left.begun).unwrap_or_default()
     }
 
@@ -85,8 +85,14 @@ impl Open {
     pub(in super::super) fn add_undated(&mut self, made: Made) -> Ended {
         let ended = self.add(made);
         let begun = self.frames.len() - usize::from(!ended.goes_on);
-        self.undated_from = self.undated_from.min(begun);
+        self.begins_undated(begun);
         ended
+    }
+
+    #[inline]
+    fn begins_undated(&mut self, from: usize) {
+        let known = self.undated_from.unwrap_or(from);
+        self.undated_from = Some(known.min(from));
     }
 
     /// Time has come to this. What has begun since [`Self::quick`] and is open began now: where it
@@ -95,8 +101,8 @@ impl Open {
     #[inline]
     pub(in super::super) fn come_undated_to(&mut self, tsc: u64) {
         self.last_tsc = tsc;
-        let from = std::mem::replace(&mut self.undated_from, usize::MAX);
-        if self.ends.is_some() {
+        let undated = self.undated_from.take().filter(|_| self.ends.is_some());
+        if let Some(from) = undated {
             let begun = tsc << HOW_BITS | How::InOrder as u64;
             let new = self.frames.get_mut(from..).unwrap_or_default();
             new.iter_mut().for_each(|frame| frame.begun = begun);

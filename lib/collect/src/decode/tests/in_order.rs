@@ -472,6 +472,7 @@ fn a_call_has_not_lasted_while_its_thread_waited_for_the_host() {
         in_order: 0,
         ticks: 150,
         longest: 150,
+        longest_calls: 1,
     };
     assert_eq!(lengths, [(FunctionId(1), length)]);
 }
