@@ -211,10 +211,9 @@ fn lead(
             batch.add(&counts);
         }
     } else if is_off || counts.ours.bytes().len() == records.ours.bytes().len() && stands(&counts) {
-        // A site that began with its other slot has none that records yet.
-        let slot = m.area_start() + u64::from(recorded.slot);
-        let is_there = || m.area().code(slot).is_some_and(|code| code != [0; 8]);
-        if is_off || is_there() || site::write_slot(m, recorded) {
+        // A site that began with its other slot may have none that records, or what a former agent
+        // has left in its place.
+        if is_off || !counted.begins() || site::write_slot(m, recorded) {
             batch.add(&records);
         }
     }
