@@ -8,9 +8,11 @@ use crate::memory::frame::Frame;
 use crate::memory::thread::Hot;
 use crate::memory::{counters, lock, state};
 use crate::patch::text;
+use crate::plans::counted::{self, FORGOTTEN};
 use crate::plans::ready::Reach;
 use crate::plans::{modules, slot};
 use crate::reach::{propagate, thread};
+use core::sync::atomic::{Ordering, fence};
 use sptrace_wire::control::hole;
 
 /// The slot with this id asks, since its callee may not be instrumented yet.
@@ -65,14 +67,22 @@ pub(super) fn add(hot: &Hot, id: u64, target: u64, is_ready: bool) {
 /// The cell of the slot itself, if it keeps no other callee than this, which it does from here on.
 fn kept_cell(id: u64, target: u64) -> Option<u32> {
     let kept = slot::kept(id).filter(|kept| kept.cell != 0)?;
-    if kept.callee == target {
-        return Some(kept.cell);
-    }
+    let may_be = match kept.callee {
+        0 => true,
+        FORGOTTEN => counters::is_named(kept.cell, id, target),
+        callee if callee == target => return Some(kept.cell),
+        _ => false,
+    };
     // The linker's stub is the callee of one call only.
-    let module =
-        modules::known(target).filter(|m| kept.callee == 0 && !modules::is_stub(m, target))?;
-    let word = modules::of_area(id)?.area().word(kept.callee_at)?;
+    let module = modules::known(target).filter(|m| may_be && !modules::is_stub(m, target))?;
+    let m = modules::of_area(id)?;
+    let word = m.area().word(kept.callee_at)?;
     counters::name_cell(kept.cell, id, target);
     module.has_plan().then(|| word.set(target))?;
+    // Whoever ends the recording does not wait for this.
+    fence(Ordering::SeqCst);
+    if state::process().dormant.load(Ordering::Relaxed) != 0 {
+        counted::stop_at(m, id);
+    }
     Some(kept.cell)
 }

@@ -222,6 +222,12 @@ pub fn is_cell_of(displacement: u32, id: u64) -> bool {
     known_of(displacement).is_some_and(|known| known.get() as u32 == id as u32)
 }
 
+/// True if the cell at `displacement` counts the calls with this id to `callee`.
+pub fn is_named(displacement: u32, id: u64, callee: u64) -> bool {
+    let word = edge(id as u32, callee as u32);
+    known_of(displacement).is_some_and(|known| known.get() == word)
+}
+
 fn known_of(displacement: u32) -> Option<&'static Word> {
     let cell = (displacement as usize).checked_sub(CELLS_AT)? / size_of::<u64>();
     state::process().edges_known.get()?.get(cell)

@@ -12,6 +12,9 @@ use sptrace_wire::plan::*;
 
 /// No callee has this address: a slot that keeps it asks its routine.
 const NOBODY: u64 = 1;
+/// Nor this: of what the slot has kept nothing is known any more, so it asks, too, until that has
+/// been reached again.
+pub const FORGOTTEN: u64 = 2;
 
 /// What stands in the place of the counting, of as many bytes.
 const NOTHING: [u8; (COUNTED_JUMP - COUNTED_ID) as usize] =
@@ -25,7 +28,7 @@ pub fn stop(m: &Module) {
         SiteForm::Counted => stop_direct(m, s, id),
         SiteForm::Ordered => stop_ordered(m, s, id),
         SiteForm::Acts => stop_acts(m, s, id),
-        _ => stop_kept(m, id),
+        _ => keep_instead(m, id, NOBODY),
     });
 }
 
@@ -48,13 +51,14 @@ pub fn retire(m: &Module) {
     });
 }
 
-/// Calls through pointers ask again: where a callee was, another may be. Their slots keep none from
-/// here on, since their cells have the name of the one that they kept.
+/// Calls through pointers ask again: where a callee was, another may be. Their slots may keep the
+/// one that they kept again, whose name their cells have.
 pub fn forget_callees() {
     for m in modules::modules() {
         each(m, &|s, id| {
-            if s.form == SiteForm::Template {
-                stop_kept(m, id);
+            let is_kept = |kept: &slot::Kept| kept.callee != 0 && kept.callee != NOBODY;
+            if s.form == SiteForm::Template && slot::kept(id).as_ref().is_some_and(is_kept) {
+                keep_instead(m, id, FORGOTTEN);
             }
         });
     }
@@ -109,9 +113,15 @@ fn begin_with(m: &Module, s: &PlanSite, jump: [u8; 2]) {
     }
 }
 
-fn stop_kept(m: &Module, id: u64) {
+/// The slot of a call through a pointer that has this id does not count by itself any more.
+pub fn stop_at(m: &Module, id: u64) {
+    keep_instead(m, id, NOBODY);
+}
+
+/// The slot keeps this, which is no callee.
+fn keep_instead(m: &Module, id: u64, nobody: u64) {
     let kept = slot::kept(id).filter(|kept| kept.cell != 0);
     if let Some(word) = kept.and_then(|kept| m.area().word(kept.callee_at)) {
-        word.set(NOBODY);
+        word.set(nobody);
     }
 }
