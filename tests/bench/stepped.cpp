@@ -1,9 +1,11 @@
 // usage: stepped WHAT ROUNDS
 //
 // Does WHAT (throw, call, pointer) between two getppid(2), the marks by which steps.py counts instructions: a hundred
-// rounds to get warm, then it says "ready" and waits for a byte, then ROUNDS more.
+// rounds to get warm, in the middle of which a library comes and goes, then it says "ready" and waits for a byte, then
+// ROUNDS more.
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -35,6 +37,8 @@ int main(int argc, char **argv)
     int rounds = atoi(argv[2]), warm = 100;
     for (int r = -warm; r < rounds; r++) {
         char byte;
+        if (r == -warm / 2)
+            if (void *library = dlopen("libanl.so.1", RTLD_NOW)) dlclose(library);
         if (r == 0 && (write(1, "ready\n", 6) != 6 || read(0, &byte, 1) != 1)) return 3;
         mark();
         what();

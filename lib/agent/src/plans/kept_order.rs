@@ -2,8 +2,8 @@
 //! ([`sptrace_wire::plan::kept_order`]).
 //!
 //! Given the entry id of such a slot, or its module; says which callee it keeps, gives it one, and
-//! takes that away. Threads may execute there: a callee is written before what leads to it, and
-//! stays when that is gone, so that a slot has one for good. Must not know how calls are recorded.
+//! takes that away. Threads may execute there: it is one word, which may change at any time. Must
+//! not know how calls are recorded.
 
 use crate::memory::state;
 use crate::memory::table::Module;
@@ -13,15 +13,10 @@ use sptrace_wire::control::block;
 use sptrace_wire::plan::kept_order::*;
 use sptrace_wire::plan::*;
 
-/// The second word of a slot, from the first on.
-const MINUS: u64 = 8;
-
 /// What a slot keeps.
 pub struct KeptOrder {
-    /// Where its words stand, from the area's start on.
+    /// Where its word stands, from the area's start on.
     at: u64,
-    /// The callee that it keeps, or has kept last and may keep again; 0: none yet.
-    pub callee: u64,
     minus: u64,
 }
 
@@ -31,11 +26,9 @@ pub fn of(id: u64) -> Option<KeptOrder> {
     let is_it = area.code(id + HIT) == Some(RESERVE)
         && area.code(id + NUMBER) == Some((id as u32).to_le_bytes());
     let at = (id + END).next_multiple_of(8);
-    let word = |offset| area.code(at + offset).map(u64::from_le_bytes);
     Some(KeptOrder {
         at: is_it.then_some(at - area.start())?,
-        callee: word(0)?,
-        minus: word(MINUS)?,
+        minus: u64::from_le_bytes(area.code(at)?),
     })
 }
 
@@ -48,14 +41,14 @@ pub fn write(m: &Module, id: u64, push: u64) -> bool {
     let Some(operand) = pushes.and_then(|room| Operand::of_push(area.read(push, room))) else {
         return false;
     };
-    let words = (id + END).next_multiple_of(8);
-    let rel = |to: u64, end: u64| (to.wrapping_sub(id + end) as u32).to_le_bytes();
+    let word = (id + END).next_multiple_of(8);
+    let minus = (word.wrapping_sub(id + MINUS_NAMED) as u32).to_le_bytes();
     let mut code = [NOP; BYTES as usize];
-    let parts: [&[u8]; 22] = [
+    let parts: [&[u8]; 19] = [
         &PUSH_TWO,
         &operand.load(push_end, id + LOAD),
         &LOAD_MINUS,
-        &rel(words + MINUS, MINUS_NAMED),
+        &minus,
         &ADD,
         &POP_TWO,
         &operand.push(push_end, id + ASK),
@@ -64,14 +57,11 @@ pub fn write(m: &Module, id: u64, push: u64) -> bool {
         &block::CURSOR.to_le_bytes(),
         &ORDERED_COMPARE,
         &block::LIMIT.to_le_bytes(),
-        &WRITE,
+        &WRITE_ID,
         &(id as u32).to_le_bytes(),
-        &LOAD_CALLEE,
-        &rel(words, NAMED),
-        &WRITE_CALLEE,
+        &WRITE,
         &POP_TWO,
-        &JUMP_CALLEE,
-        &rel(words, FULL),
+        &JUMP_HELD,
         &POP_TWO,
         &short_jump(id + BACK, id + ASK),
     ];
@@ -79,11 +69,10 @@ pub fn write(m: &Module, id: u64, push: u64) -> bool {
     code.iter_mut()
         .zip(bytes)
         .for_each(|(to, byte)| *to = *byte);
-    let after = (words - (id + LOOK)) as usize;
-    let both = [0, FREE].into_iter().flat_map(u64::to_le_bytes);
-    code.iter_mut()
-        .skip(after)
-        .zip(both)
+    let after = (word - (id + LOOK)) as usize;
+    let place = code.iter_mut().skip(after);
+    place
+        .zip(FREE.to_le_bytes())
         .for_each(|(to, byte)| *to = byte);
     let offset = |place: u64| place - m.area_start();
     m.area_used.raise(offset(id + LOOK) + u64::from(BYTES));
@@ -97,32 +86,27 @@ fn short_jump(at: u64, to: u64) -> [u8; 2] {
 
 /// A slot that has been written keeps no callee from here on. False: there is no such slot.
 pub fn begin(m: &Module, id: u64) -> bool {
-    of(id).is_some_and(|kept| set(m, kept.at + MINUS, FREE))
+    of(id).is_some_and(|kept| set(m, kept.at, FREE))
 }
 
-/// True if the slot with this id keeps no callee, and may keep this one, which is instrumented.
+/// True if the slot with this id may keep this callee, which is instrumented, and does not yet.
 pub fn may_keep(id: u64, callee: u64) -> bool {
-    let is_free = |kept: &KeptOrder| {
-        let may_be = kept.callee == 0 || kept.callee == callee;
-        kept.minus == FREE && may_be
-    };
-    of(id).as_ref().is_some_and(is_free) && may_be_kept(callee)
+    let may = |kept: &KeptOrder| ![STOPPED, callee.wrapping_neg()].contains(&kept.minus);
+    of(id).as_ref().is_some_and(may) && may_be_kept(callee)
 }
 
-/// It does, if it may still. Under the propagation lock: of two callees that come at once, the
-/// words of one must not stand beside those of the other.
+/// It does, instead of another one, if it may still. Under the propagation lock.
 pub fn keep(id: u64, callee: u64) {
     let may = may_keep(id, callee);
     let Some((m, kept)) = modules::of_area(id).zip(of(id)).filter(|_| may) else {
         return;
     };
     modules::note_wiring(m);
-    set(m, kept.at, callee);
-    set(m, kept.at + MINUS, callee.wrapping_neg());
+    set(m, kept.at, callee.wrapping_neg());
     // Whoever ends the recording does not wait for this.
     fence(Ordering::SeqCst);
     if state::process().dormant.load(Ordering::Relaxed) != 0 {
-        set(m, kept.at + MINUS, STOPPED);
+        set(m, kept.at, STOPPED);
     }
 }
 
@@ -146,7 +130,7 @@ pub fn forget_all() {
 pub fn forget_in(m: &Module) {
     each(m, &|kept| {
         if kept.minus != STOPPED {
-            set(m, kept.at + MINUS, FREE);
+            set(m, kept.at, FREE);
         }
     });
 }
@@ -154,7 +138,7 @@ pub fn forget_in(m: &Module) {
 /// No slot of the module records by itself any more.
 pub fn stop(m: &Module) {
     each(m, &|kept| {
-        set(m, kept.at + MINUS, STOPPED);
+        set(m, kept.at, STOPPED);
     });
 }
 

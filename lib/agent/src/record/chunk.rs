@@ -404,9 +404,7 @@ pub fn hand_over(hot: &Hot) {
     hot.real_end.set(0);
     hot.kept.set([0; 3]);
     stream_of(hot).chunk.store(NONE, Ordering::Release);
-    let Some(next) = next_of(index) else {
-        return;
-    };
+    let Some(next) = next_of(index) else { return };
     // SAFETY: until it is among the full ones the chunk is this thread's, and so is its entry.
     unsafe { (*entry(index)).end_tsc = sys::tsc() };
     let head = &state::control().full_chunks;
@@ -418,7 +416,10 @@ pub fn hand_over(hot: &Hot) {
             Err(now) => old = now,
         }
     }
-    host::ring();
+    // Who has put the first one there rings, and the host takes all.
+    if old == NONE {
+        host::ring();
+    }
 }
 
 /// The thread's stream.

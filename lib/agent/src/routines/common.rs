@@ -642,6 +642,7 @@ sptrace_common_offsets:
     values_end = const sptrace_wire::values::END,
     end_bytes = const END_BYTES,
     pointers = const HOT + core::mem::offset_of!(Hot, pointers),
+    looked_at = const sptrace_wire::plan::kept_order::LOOKED_AT,
     pointer_bits = const pointers::BITS,
     pointer_shift = const pointers::SHIFT,
     cells_at = const counters::CELLS_AT,

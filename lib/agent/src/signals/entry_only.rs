@@ -82,7 +82,7 @@ impl Context<'_> {
     /// it is called, with its record if that was reserved. `None`: nothing has happened yet, and it
     /// is as in the slot of any other pointer there.
     pub(super) fn out_of_kept_order(&mut self, hot: Option<&Hot>, place: &Place) -> Option<bool> {
-        let kept = kept_order::of(place.entry)?;
+        let _ = kept_order::of(place.entry)?;
         let at = self.0[RIP].wrapping_sub(place.entry);
         if !(kept::LOOK..kept::END).contains(&at) {
             return None;
@@ -103,25 +103,32 @@ impl Context<'_> {
             self.0[RIP] = place.entry - JUMP_BYTES as u64;
             return None;
         }
+        let pushed = match at {
+            kept::JUMP | kept::BACK => 0,
+            _ if at + 1 == kept::JUMP || at + 1 == kept::BACK => 1,
+            _ => 2,
+        };
         let rsp = self.0[RSP];
+        let callee = match at < kept::HELD {
+            true => Some(self.0[RDX]),
+            false => sys::read_word(rsp.wrapping_sub(8 * (3 - pushed))),
+        };
+        let Some(callee) = callee else {
+            return Some(false);
+        };
         let is_reserved = (kept::RESERVED..kept::WRITTEN).contains(&at);
         let record = [
             (rsp as u32).wrapping_add(8),
             place.entry as u32,
-            kept.callee as u32,
+            callee as u32,
         ];
         let is_written = is_reserved && interrupted::complete(hot, self.0[RCX], record);
         let is_over = (kept::WRITTEN..=kept::JUMP).contains(&at);
         if let Some(hot) = hot.filter(|_| !is_over && !is_written) {
             loss::count(hot);
         }
-        let pushed = match at {
-            kept::JUMP | kept::BACK => 0,
-            _ if at + 1 == kept::JUMP || at + 1 == kept::BACK => 1,
-            _ => 2,
-        };
-        self.0[RIP] = kept.callee;
-        Some(self.pop_two(pushed) && !modules::is_in_area(kept.callee))
+        self.0[RIP] = callee;
+        Some(self.pop_two(pushed as usize) && !modules::is_in_area(callee))
     }
 
     /// In such a slot, before what is called is pushed: to that, without a record.

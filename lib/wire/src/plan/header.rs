@@ -5,7 +5,7 @@ use crate::layout::layout;
 /// First four bytes of a plan.
 pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
-pub const PLAN_VERSION: u32 = 109;
+pub const PLAN_VERSION: u32 = 110;
 
 layout! {
     /// Start of a plan. Sections follow, each at its offset from the plan's start.

@@ -12,20 +12,19 @@
 //!   -5   call ORDER_INDIRECT            the id points behind it
 //!        jmp  [rsp-8]
 //!   +4   LOOK: push rcx ; push rdx
-//!   +6   mov  rcx, OPERAND              nine bytes, with filling behind it
-//!  +15   mov  rdx, [MINUS] ; lea rcx, [rcx+rdx] ; jrcxz HIT
+//!   +6   mov  rdx, OPERAND              nine bytes, with filling behind it
+//!  +15   mov  rcx, [MINUS] ; lea rcx, [rcx+rdx] ; jrcxz HIT
 //!  +28   pop  rdx ; pop rcx
 //!  +30   ASK: push OPERAND              nine bytes, with filling behind it
 //!  +39   jmp  -5
-//!  +41   HIT: mov ecx, 12 ; xadd gs:[cursor], rcx
-//!  +56   cmp  rcx, gs:[limit] ; jae FULL
-//!  +67   lea  edx, [rsp+8] ; mov [rcx], edx ; mov dword [rcx+4], id
-//!  +80   mov  edx, [CALLEE] ; mov [rcx+8], edx
-//!  +89   pop  rdx ; pop rcx
-//!  +91   jmp  [CALLEE]
-//!  +97   FULL: pop rdx ; pop rcx ; jmp ASK
-//!        CALLEE: 8 bytes, aligned; 0: none was seen
-//!        MINUS:  8 bytes: that with the other sign while it is kept, else FREE or STOPPED
+//!  +41   HIT: mov [rsp-8], rdx
+//!  +46   mov  ecx, 12 ; xadd gs:[cursor], rcx
+//!  +61   cmp  rcx, gs:[limit] ; jae FULL
+//!  +72   mov  dword [rcx+4], id ; mov [rcx+8], edx ; lea edx, [rsp+8] ; mov [rcx], edx
+//!  +88   pop  rdx ; pop rcx
+//!  +90   jmp  [rsp-24]
+//!  +94   FULL: pop rdx ; pop rcx ; jmp ASK
+//!        MINUS:  8 bytes, aligned: the callee with the other sign, or FREE or STOPPED
 //! ```
 
 /// Where the jump in the place of the push leads to.
@@ -40,49 +39,54 @@ pub const MISS: u64 = 28;
 pub const ASK: u64 = 30;
 /// What is called is pushed, and the routine is to be called.
 pub const PUSHED: u64 = 39;
-/// It is the callee that is kept.
+/// It is the callee that is kept, and in rdx.
 pub const HIT: u64 = 41;
+/// From here on it also stands below both registers, where no handler writes (System V ABI, 3.2.2).
+pub const HELD: u64 = 46;
 /// The record is reserved in front of this, at rcx.
-pub const RESERVED: u64 = 56;
+pub const RESERVED: u64 = 61;
 /// The id, as a number of 32 bits.
-pub const NUMBER: u64 = 76;
-/// Behind the instruction that names the callee first.
-pub const NAMED: u64 = 86;
+pub const NUMBER: u64 = 75;
 /// The record is complete.
-pub const WRITTEN: u64 = 89;
+pub const WRITTEN: u64 = 88;
 /// The jump to the callee.
-pub const JUMP: u64 = 91;
+pub const JUMP: u64 = 90;
 /// Where there was no room for a record.
-pub const FULL: u64 = 97;
+pub const FULL: u64 = 94;
 /// The jump to ASK.
-pub const BACK: u64 = 99;
-/// Behind all instructions: the words lie at the next multiple of 8.
-pub const END: u64 = 101;
+pub const BACK: u64 = 96;
+/// Behind all instructions: the word lies at the next multiple of 8.
+pub const END: u64 = 98;
 /// Bytes of the instructions with the operand, with their filling.
 pub const OPERAND_BYTES: usize = 9;
 /// Bytes of a slot behind those of its template, at most.
-pub const BYTES: u32 = 120;
+pub const BYTES: u32 = 112;
 /// `push rcx ; push rdx` (Intel SDM, PUSH).
 pub const PUSH_TWO: [u8; 2] = [0x51, 0x52];
 /// `pop rdx ; pop rcx` (Intel SDM, POP).
 pub const POP_TWO: [u8; 2] = [0x5a, 0x59];
-/// `mov rdx, [MINUS]` but for its displacement (Intel SDM, MOV).
-pub const LOAD_MINUS: [u8; 3] = [0x48, 0x8b, 0x15];
+/// `mov rcx, [MINUS]` but for its displacement (Intel SDM, MOV).
+pub const LOAD_MINUS: [u8; 3] = [0x48, 0x8b, 0x0d];
 /// Behind that instruction.
 pub const MINUS_NAMED: u64 = COMPARE + 7;
-/// `mov edx, [CALLEE]` but for its displacement (Intel SDM, MOV).
-pub const LOAD_CALLEE: [u8; 2] = [0x8b, 0x15];
-/// `jmp [CALLEE]` but for its displacement (Intel SDM, JMP).
-pub const JUMP_CALLEE: [u8; 2] = [0xff, 0x25];
 /// `lea rcx, [rcx+rdx] ; jrcxz HIT` (Intel SDM, LEA, Jcc).
 pub const ADD: [u8; 6] = [0x48, 0x8d, 0x0c, 0x11, 0xe3, (HIT - MISS) as u8];
-/// `mov ecx, 12 ; xadd gs:[CURSOR], rcx` but for the displacement (Intel SDM, MOV, XADD).
-pub const RESERVE: [u8; 11] = [0xb9, 12, 0, 0, 0, 0x65, 0x48, 0x0f, 0xc1, 0x0c, 0x25];
-/// `jae FULL ; lea edx, [rsp+8] ; mov [rcx], edx ; mov dword [rcx+4], id` but for the id (Intel
-/// SDM, Jcc, LEA, MOV).
-pub const WRITE: [u8; 11] = [0x73, 30, 0x8d, 0x54, 0x24, 8, 0x89, 0x11, 0xc7, 0x41, 4];
-/// `mov [rcx+8], edx` (Intel SDM, MOV).
-pub const WRITE_CALLEE: [u8; 3] = [0x89, 0x51, 8];
+/// `mov [rsp-8], rdx ; mov ecx, 12 ; xadd gs:[CURSOR], rcx` but for the displacement (Intel SDM,
+/// MOV, XADD).
+pub const RESERVE: [u8; 16] = [
+    0x48, 0x89, 0x54, 0x24, 0xf8, 0xb9, 12, 0, 0, 0, 0x65, 0x48, 0x0f, 0xc1, 0x0c, 0x25,
+];
+/// `jae FULL ; mov dword [rcx+4], id` but for the id (Intel SDM, Jcc, MOV): it comes first, so that
+/// a record that is never completed says how long it is.
+pub const WRITE_ID: [u8; 5] = [0x73, 22, 0xc7, 0x41, 4];
+/// `mov [rcx+8], edx ; lea edx, [rsp+8] ; mov [rcx], edx` (Intel SDM, MOV, LEA).
+pub const WRITE: [u8; 9] = [0x89, 0x51, 8, 0x8d, 0x54, 0x24, 8, 0x89, 0x11];
+/// `jmp [rsp-24]` (Intel SDM, JMP).
+pub const JUMP_HELD: [u8; 4] = [0xff, 0x64, 0x24, 0xe8];
+/// A slot that does not keep the callee that is called asks its routine, which has the agent look
+/// whether it should where a record lies at a place that has none of these bits: one or two of
+/// some thousand.
+pub const LOOKED_AT: u32 = 0x3ff0;
 /// What MINUS is as long as no callee is kept: no address has it with the other sign.
 pub const FREE: u64 = 1 << 63;
 /// The same, and none is to be kept any more.
@@ -130,14 +134,14 @@ impl Operand {
         })
     }
 
-    /// `mov rcx, OPERAND` at `at` (Intel SDM, MOV), with filling, if the push ends at `push_end`.
+    /// `mov rdx, OPERAND` at `at` (Intel SDM, MOV), with filling, if the push ends at `push_end`.
     pub fn load(self, push_end: u64, at: u64) -> [u8; OPERAND_BYTES] {
-        const RCX: u8 = 1;
+        const RDX: u8 = 2;
         let Self { mut bytes, .. } = self;
         let [rex, opcode, modrm, ..] = &mut bytes;
         *rex |= 8;
         *opcode = 0x8b;
-        *modrm = *modrm & 0xc7 | RCX << 3;
+        *modrm = *modrm & 0xc7 | RDX << 3;
         self.filled(bytes, push_end, at)
     }
 
@@ -176,19 +180,19 @@ mod tests {
         let of = |push: &[u8]| Operand::of_push(push).map(|operand| operand.load(100, 109));
         assert_eq!(
             of(&[0xff, 0x35, 0, 1, 0, 0]),
-            Some([0x48, 0x8b, 0x0d, 0xf0, 0, 0, 0, 0x66, 0x90])
+            Some([0x48, 0x8b, 0x15, 0xf0, 0, 0, 0, 0x66, 0x90])
         );
         assert_eq!(
             of(&[0xff, 0x70, 8]),
-            Some([0x48, 0x8b, 0x48, 8, 0x66, 0x66, 0x66, 0x66, 0x90])
+            Some([0x48, 0x8b, 0x50, 8, 0x66, 0x66, 0x66, 0x66, 0x90])
         );
         assert_eq!(
             of(&[0x41, 0xff, 0xf4]),
-            Some([0x49, 0x8b, 0xcc, 0x66, 0x66, 0x66, 0x66, 0x66, 0x90])
+            Some([0x49, 0x8b, 0xd4, 0x66, 0x66, 0x66, 0x66, 0x66, 0x90])
         );
         assert_eq!(
             of(&[0x41, 0xff, 0x74, 0xc8, 0x10]),
-            Some([0x49, 0x8b, 0x4c, 0xc8, 0x10, 0x66, 0x66, 0x66, 0x90])
+            Some([0x49, 0x8b, 0x54, 0xc8, 0x10, 0x66, 0x66, 0x66, 0x90])
         );
         let again =
             Operand::of_push(&[0xff, 0x35, 0, 1, 0, 0]).map(|operand| operand.push(100, 109));
