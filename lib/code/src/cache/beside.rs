@@ -71,4 +71,17 @@ mod tests {
         assert_eq!(beside.read(), None);
         fs::remove_dir_all(folder).unwrap();
     }
+
+    #[test]
+    fn its_bytes_count_with_its_analysis() {
+        let folder = std::env::temp_dir().join(format!("sptrace-counted-{}", std::process::id()));
+        let owner = super::super::own_user().unwrap();
+        let analysis = "0123.analysis";
+        files::store(&folder, owner, analysis, &[0; 100], Readers::Owner).unwrap();
+        Beside::of(&folder, owner, analysis).write(&[0; 7]);
+        let sizes: Vec<u64> = files::list(&folder).iter().map(|kept| kept.bytes).collect();
+        assert_eq!(sizes, [107]);
+        assert_eq!(files::clear(&folder).unwrap(), (1, 107));
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -35,7 +35,7 @@ pub(super) enum Readers {
 pub struct Kept {
     /// Where it lies.
     pub path: PathBuf,
-    /// Its size.
+    /// Its size, with what lies beside it.
     pub bytes: u64,
     /// When it was made, or used last.
     pub used: SystemTime,
@@ -117,8 +117,13 @@ pub(super) fn name_of(key: &str) -> String {
 }
 
 /// The analyses in a folder, the one that was used last first; empty if there is no such folder.
+/// What was learned of an image counts with its analysis.
 pub fn list(folder: &Path) -> Vec<Kept> {
     let mut all = with_ending(folder, ENDING);
+    for kept in &mut all {
+        let learned = fs::metadata(kept.path.with_extension(LEARNED));
+        kept.bytes += learned.map_or(0, |metadata| metadata.len());
+    }
     all.sort_by(|a, b| (b.used, &b.path).cmp(&(a.used, &a.path)));
     all
 }
