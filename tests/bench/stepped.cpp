@@ -37,8 +37,10 @@ int main(int argc, char **argv)
     int rounds = atoi(argv[2]), warm = 100;
     for (int r = -warm; r < rounds; r++) {
         char byte;
-        if (r == -warm / 2)
-            if (void *library = dlopen("libanl.so.1", RTLD_NOW)) dlclose(library);
+        if (r == -warm / 2) {
+            void *library = dlopen("libanl.so.1", RTLD_NOW);
+            if (!library || dlclose(library)) return 4;
+        }
         if (r == 0 && (write(1, "ready\n", 6) != 6 || read(0, &byte, 1) != 1)) return 3;
         mark();
         what();

@@ -82,7 +82,7 @@ impl Context<'_> {
     /// it is called, with its record if that was reserved. `None`: nothing has happened yet, and it
     /// is as in the slot of any other pointer there.
     pub(super) fn out_of_kept_order(&mut self, hot: Option<&Hot>, place: &Place) -> Option<bool> {
-        let _ = kept_order::of(place.entry)?;
+        kept_order::of(place.entry)?;
         let at = self.0[RIP].wrapping_sub(place.entry);
         if !(kept::LOOK..kept::END).contains(&at) {
             return None;
