@@ -9,7 +9,7 @@ children, must be counted to the call; programs of the machine that do the same 
 all calls has, function by function, but for what the dynamic linker does when it looks a function up (see IN_THE_LINKER). Output
 and status must be those of the program alone. Exit status: 1 if anything differs.
 """
-import argparse, collections, csv, io, os, shutil, signal, subprocess, sys, tempfile, time
+import argparse, collections, csv, io, os, re, shutil, signal, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness"))
 from case import Cases, Failed, ROOT, Skip, find_sptrace, run_cases
@@ -24,7 +24,7 @@ SQL = "create table t(a,b); with recursive c(x) as (select 1 union all select x+
 
 class Bench:
     def __init__(self, options, folder):
-        self.sptrace, self.programs, self.folder = options.sptrace, options.programs, folder
+        self.sptrace, self.programs, self.folder, self.environment = options.sptrace, options.programs, folder, None
 
     def program(self, name):
         path = f"{self.programs}/{name}"
@@ -32,7 +32,7 @@ class Bench:
         return path
 
     def run(self, *words):
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, env=self.environment)
         return done.returncode, done.stdout, done.stderr
 
     def report(self, trace, *words):
@@ -304,20 +304,60 @@ int main(int count, char **paths) {
 @case
 def a_library_that_takes_the_place_of_another_is_seen(bench):
     """A call through one pointer leads to one address, where first one function is and then another."""
+    replaced(bench)
+    # Nothing of theirs is called but by the program.
+    replaced(bench, "-nostartfiles")
+
+
+def replaced(bench, *how):
     paths = []
     for name in ("first", "second"):
         paths.append(f"{bench.folder}/{name}.so")
-        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-x", "c", "-o", paths[-1], "-"], input=LIBRARY.replace("NAME", name), text=True, check=True)
+        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", *how, "-x", "c", "-o", paths[-1], "-"], input=LIBRARY.replace("NAME", name), text=True, check=True)
     program = f"{bench.folder}/opener"
     subprocess.run(["gcc", "-O2", "-x", "c", "-o", program, "-"], input=OPENER, text=True, check=True)
     alone = bench.run(program, *paths)
     if len(set(alone[2].split())) != 1: raise Skip("the libraries have different addresses")
-    for options in (["--stamps", "none"], ["--stamps", "auto"], ["--return-points=never"], ["--count"], []):
+    # Some of them once more: their functions are instrumented ahead then, and threads look at the clock elsewhere.
+    for options in (["--stamps", "none"], ["--stamps", "auto"], ["--return-points=never"], ["--count"], [], ["--stamps", "auto"], ["--stamps", "none"], []):
         (status, out), trace = bench.record("opened", options, [program, *paths])
-        same(f"{options}: status and output", alone[:2], (status, out))
+        same(f"{how} {options}: status and output", alone[:2], (status, out))
         counts = bench.counts(trace)
         found = {(module, name): calls for (module, name), calls in counts.items() if module in ("first.so", "second.so") and name in ("entry", "first", "second")}
-        same(f"{options}: counts", {("first.so", "entry"): 300, ("first.so", "first"): 600, ("second.so", "entry"): 300, ("second.so", "second"): 600}, found)
+        same(f"{how} {options}: counts", {("first.so", "entry"): 300, ("first.so", "first"): 600, ("second.so", "entry"): 300, ("second.so", "second"): 600}, found)
+
+
+# Which of its functions are called is said by a word.
+PARTS = "#include <stdio.h>\n#include <string.h>\nstatic volatile long sum;\n" + "".join(f"""
+__attribute__((noinline)) void leaf{i}(void) {{ sum += {i}; }}
+__attribute__((noinline)) void part{i}(void) {{ for (int i = 0; i < {i + 1}; i++) leaf{i}(); sum++; }}""" for i in range(40)) + """
+int main(int count, char **words) {
+    int odd = !strcmp(words[1], "odd");
+""" + "".join(f"    if (odd == {i % 2}) part{i}();\n" for i in range(40)) + """    printf("%ld\\n", sum);
+    return 0;
+}
+"""
+
+
+@case
+def what_was_called_before_is_instrumented_ahead(bench):
+    """It is so in the next recording, and seen as before; what is called for the first time then is seen as well, and what is not called any more is forgotten."""
+    program = f"{bench.folder}/program"
+    subprocess.run(["gcc", "-O2", "-x", "c", "-o", program, "-"], input=PARTS, text=True, check=True)
+    for number, options in enumerate((["--count"], ["--stamps", "none"], ["--stamps", "auto"], ["--return-points=never"], [])):
+        ahead, bench.environment = [], {**os.environ, "XDG_CACHE_HOME": f"{bench.folder}/cache{number}"}
+        for word in ("even", "even", "odd", "odd", "odd"):
+            alone = bench.run(program, word)[:2]
+            done, trace = bench.record("parts", options, [program, word])
+            same(f"{options} {word}: status and output", alone, done)
+            found = {name: calls for (module, name), calls in bench.counts(trace).items() if name.startswith(("part", "leaf"))}
+            expected = {f"{kind}{i}": calls for i in range(word == "odd", 40, 2) for kind, calls in (("part", 1), ("leaf", i + 1))}
+            same(f"{options} {word}: calls", expected, found)
+            ahead.append(sum(int(n.replace(",", "")) for n, what in re.findall(r"([\d,]+) +[\d.]+ % +(instrumented ahead.*)", bench.report(trace, "coverage"))))
+        # The third has those that are called no more, and the last not.
+        first, second, third, fourth, fifth = ahead
+        if first or second < 40 or third < 40 or fourth < 40 or fifth > second: raise Failed(f"{options}: instrumented ahead: {ahead}")
+    bench.environment = None
 
 
 @case

@@ -7,6 +7,7 @@
 pub mod areas;
 pub mod check;
 pub mod handler;
+pub mod instrument;
 pub mod lanes;
 pub mod levels;
 pub mod module;

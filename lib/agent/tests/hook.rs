@@ -55,6 +55,7 @@ fn hook_return() -> u64 {
         area_rw: base,
         area_bytes: AREA_BYTES as u64,
         functions: base,
+        met: 0,
     };
     // SAFETY: no other thread has met a module yet.
     unsafe { process.modules[0].become_other(&Module::none().with(&mapped)) };

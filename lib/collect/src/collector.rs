@@ -75,6 +75,8 @@ struct StreamState {
     sequence: u32,
     /// Halves of its words that were taken before it was handed over.
     taken: usize,
+    /// Halves of these in which nothing was.
+    left: Vec<usize>,
     cursor: Cursor,
     lane: Lane,
 }
@@ -520,8 +522,12 @@ impl<W: Write> Collector<W> {
     ///
     /// # Errors
     /// The output failed, now or before.
-    pub fn finish(mut self, summary: &sptrace_trace::Summary) -> Result<W, std::io::Error> {
-        self.keep_learned();
+    pub fn finish(
+        mut self,
+        arena: &Arena,
+        summary: &sptrace_trace::Summary,
+    ) -> Result<W, std::io::Error> {
+        self.keep_learned(arena);
         self.name_generated(None);
         if let Some(e) = self.recorder.failed.take() {
             return Err(e);
@@ -545,9 +551,11 @@ impl<W: Write> Collector<W> {
         };
         if meta.sequence != state.sequence {
             state.taken = 0;
+            state.left.clear();
         }
         state.sequence = meta.sequence.wrapping_add(1);
         self.decode(arena, index, None, &mut state);
+        self.look_at_left(arena.halves(index), &mut state);
         if self.watch.is_some() {
             let of = (arena.stream(stream).process, state.lane.pid);
             let areas = self.areas_of(&state);

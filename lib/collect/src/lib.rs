@@ -60,6 +60,7 @@ mod tally;
 pub mod tap;
 pub mod unfollowed;
 pub mod values;
+mod ways;
 pub mod windows;
 
 pub use request::{OnEvents, Options, Request, Stamps};

@@ -118,8 +118,8 @@ pub struct Outcome {
     pub without_end: Vec<(&'static str, u64)>,
     /// Sites that keep their return addresses, by where the ends of their calls are seen.
     pub ends: Vec<(&'static str, u64)>,
-    /// Functions instrumented.
-    pub functions: u64,
+    /// Functions instrumented when they were called, and ahead of that.
+    pub functions: [u64; 2],
     /// Events in the trace, which are those of all kinds that its reader counts.
     pub events: u64,
     /// Bytes of the records that they came from.
@@ -160,6 +160,9 @@ fn bidden_text(what: &str, times: u64, done: u64) -> String {
 const ON_OTHERS: &str = "system calls left out by -e fd= or -P";
 const NOT_CHOSEN: &str = "system calls left out by their result or --min-time";
 
+/// Of functions that were called in an earlier recording, or process.
+const INSTRUMENTED_AHEAD: &str = "instrumented ahead, since they were called before";
+
 impl Outcome {
     /// Reads the agent's counters.
     pub fn read(control: &Control) -> Self {
@@ -196,7 +199,7 @@ impl Outcome {
                     .map(|(name, sites)| (*name, get(sites)))
                     .collect(),
             ),
-            functions: get(&control.functions),
+            functions: [&control.functions, &control.functions_ahead].map(get),
             on_others: get(&control.calls_on_others),
             not_chosen: get(&control.calls_not_chosen),
             lost: get(&control.lost),
@@ -209,6 +212,14 @@ impl Outcome {
     fn left_out_calls(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = [(ON_OTHERS, self.on_others), (NOT_CHOSEN, self.not_chosen)];
         all.into_iter().filter(|(_, n)| *n > 0)
+    }
+
+    /// Functions instrumented, by when.
+    fn instrumented(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let [at_their_call, ahead] = self.functions;
+        let at_their_call = [("instrumented", at_their_call)].into_iter();
+        let ahead = [(INSTRUMENTED_AHEAD, ahead)].into_iter();
+        at_their_call.chain(ahead.filter(|(_, n)| *n > 0))
     }
 
     fn torn_words(&self) -> [(&'static str, u64); 3] {
@@ -273,16 +284,7 @@ impl Outcome {
             let done = format!("{}: done", bidden.text);
             s.row(Section::Bidden, &done, bidden.done);
         }
-        s.row(Section::Functions, "instrumented", self.functions);
-        s.row(Section::Events, "recorded", self.events);
-        for (name, n) in self.left_out_calls() {
-            s.row(Section::Events, name, n);
-        }
-        s.row(Section::Memory, "bytes of records", self.record_bytes);
-        s.row(Section::Loss, "events dropped", self.lost);
-        for (name, n) in self.torn_words() {
-            s.row(Section::Loss, name, n);
-        }
+        self.add_seen(&mut s);
         if let Some(followed) = self.followed {
             s.row(
                 Section::Shadow,
@@ -295,6 +297,22 @@ impl Outcome {
         }
         self.add_budget(&mut s);
         s
+    }
+
+    /// What was seen, and what it took.
+    fn add_seen(&self, s: &mut Summary) {
+        for (name, n) in self.instrumented() {
+            s.row(Section::Functions, name, n);
+        }
+        s.row(Section::Events, "recorded", self.events);
+        for (name, n) in self.left_out_calls() {
+            s.row(Section::Events, name, n);
+        }
+        s.row(Section::Memory, "bytes of records", self.record_bytes);
+        s.row(Section::Loss, "events dropped", self.lost);
+        for (name, n) in self.torn_words() {
+            s.row(Section::Loss, name, n);
+        }
     }
 
     /// What a budget has come to, if there was one.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use sptrace_kernel::beside::Beside;
 use sptrace_keys::Relay;
 use sptrace_trace::{EarlyEnd, ExitStatus, Header, Note, TraceWriter};
-use sptrace_tracee::arena::{Arena, ArenaOptions, Role, tell_of_death};
+use sptrace_tracee::arena::{Arena, Role, tell_of_death};
 use sptrace_tracee::entry::entries;
 use sptrace_tracee::image::{self, AgentImage};
 use sptrace_tracee::keep::Kept;
@@ -22,7 +22,7 @@ use sptrace_tracee::proc::{self, files};
 use sptrace_tracee::{TraceeError, inject, launch, limits, ptrace};
 
 use crate::bids::Bids;
-use crate::captures::{self, SystemCalls};
+use crate::captures::SystemCalls;
 use crate::collector::{Collector, first_call};
 use crate::event::Source;
 use crate::kept::KeptCommand;
@@ -44,6 +44,7 @@ use crate::shared::{Command, Shared};
 use crate::signals::{HANDLED, block_signals, take_signals, wait_any, wait_for_something};
 use crate::unfollowed;
 use crate::values::Values;
+use crate::ways::{arena_of, has_ends, has_roots};
 
 /// Whose code calls the main function of most programs; glibc's name for it.
 const C_LIBRARY: &str = "libc.so.6";
@@ -199,54 +200,10 @@ fn hash_of(agent: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Is only what happens in some calls recorded?
-fn has_roots(options: &Options, reactor: &Reactor) -> bool {
-    !options.within.is_empty() || !reactor.between().rules().is_empty()
-}
-
-/// Are there frames whose ends are told, whatever becomes of calls?
-fn has_ends(options: &Options, reactor: &Reactor) -> bool {
-    options.system_calls.is_some() || has_roots(options, reactor) || reactor.attaches()
-}
-
 fn values_of(options: &Options, reactor: &Reactor) -> Values {
     Values::new(options.values.clone(), options.payloads.clone())
         .with_frames(options.depth_limit > 0 || has_roots(options, reactor))
         .switched(options.switched_values())
-}
-
-fn arena_of(options: &Options, reactor: &Reactor, tsc_hz: u64) -> Result<Arena, TraceeError> {
-    let (stamps, has_ends) = (options.stamps_of_slots(), has_ends(options, reactor));
-    let counts_records = options.counts_records;
-    let arena = Arena::new(ArenaOptions {
-        chunks: options.chunks,
-        drop_when_full: options.drop_when_full,
-        depth_limit: match stamps {
-            Stamps::Full => options.depth_limit,
-            // It is not known there how deep a call in order is.
-            Stamps::Auto | Stamps::None => 0,
-        },
-        loader: options.loader,
-        memory_limit: options.at_start.memory_limit(),
-        counts: options.counts && !counts_records,
-        levels: options.limit.is_some() && !counts_records,
-        in_order: stamps == Stamps::None && !has_ends,
-        mixed: stamps == Stamps::Auto || stamps == Stamps::None && has_ends,
-        counted_in_order: options.limit.is_some() && counts_records,
-        keeps_returns: options.keeps_returns,
-        roots_only: has_roots(options, reactor),
-    })?;
-    if let Some(asked) = &options.system_calls {
-        let payloads = options.payloads.as_ref().map_or(&[][..], |all| &all.all);
-        let has_payload = |number: u32| payloads.iter().any(|one| one.runs_at(number));
-        arena.set_captures(&captures::table(asked, tsc_hz, &has_payload));
-    }
-    if let Some(payloads) = &options.payloads {
-        arena.set_tables(payloads.tables.set_bytes);
-    }
-    arena.set_bids(options.bids.len());
-    reactor.between().arm(arena.control());
-    Ok(arena)
 }
 
 /// Where the trace goes.
@@ -460,7 +417,7 @@ impl Session {
             .collector
             .into_inner()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let output_error = match collector.finish(&summary) {
+        let output_error = match collector.finish(&shared.arena, &summary) {
             Ok(mut out) => out.flush().err(),
             Err(e) => Some(e),
         };

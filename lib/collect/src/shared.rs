@@ -129,10 +129,11 @@ impl Shared {
         }
         self.sign(&mut plan);
         let learned = self.learned(&cached);
-        if let Some(learned) = &learned {
+        if let Some(learned) = learned.as_ref().filter(|learned| learned.has_short()) {
             learned.mark(plan.all_mut());
         }
-        let plan_offset = self.arena.add_plan(&plan).ok_or("no room for its plan")?;
+        let plan_offset = self.give(&plan, learned.as_ref());
+        let plan_offset = plan_offset.ok_or("no room for its plan")?;
         log::debug!(
             "process {pid} asks for {}: a plan of {} bytes",
             m.path,
@@ -149,13 +150,27 @@ impl Shared {
         Ok(index)
     }
 
+    /// Puts a plan into the arena, and behind it which functions were met before.
+    fn give(&self, plan: &Plan, learned: Option<&Learned>) -> Option<u64> {
+        let header = PlanHeader::read(plan)?;
+        let offset = self.arena.add_plan(plan, u64::from(header.functions) + 8)?;
+        if let Some(learned) = learned.filter(|learned| !learned.met.is_empty()) {
+            self.arena
+                .write(offset + header.met_at(), &learned.met_in(plan));
+        }
+        Some(offset)
+    }
+
     /// What former recordings have learned of a module's calls, if it is of use: functions with
     /// values keep their stamps, and hooks lead to the slots of calls with such.
     fn learned(&self, cached: &Cached) -> Option<Learned> {
-        if self.values.are_wanted() || self.filters.has_hooks() || !self.lock().learns() {
+        let is_plain = self.arena.control().ahead != 0;
+        if !is_plain || self.values.are_wanted() || self.filters.has_hooks() {
             return None;
         }
-        Learned::read(&cached.beside()?.read()?)
+        let kept = cached.beside()?.read();
+        let learned = kept.as_deref().and_then(Learned::read);
+        Some(learned.unwrap_or_default())
     }
 
     /// What the calls of modules are planned for.

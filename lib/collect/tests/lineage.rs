@@ -66,6 +66,7 @@ fn arena() -> Arena {
         depth_limit: 0,
         loader: false,
         roots_only: false,
+        ahead: false,
         counts: false,
         in_order: false,
         mixed: false,

@@ -90,6 +90,7 @@ fn arena() -> Arena {
         depth_limit: 0,
         loader: false,
         roots_only: false,
+        ahead: false,
         counts: false,
         in_order: false,
         mixed: false,
@@ -129,7 +130,7 @@ fn a_chunk_in_use_is_read_up_to_now_and_again_when_it_is_full() {
     assert_eq!(ahead.record_bytes, 12);
     collector.end_dead_streams(&arena, &|_| false);
     let summary = Summary::default();
-    collector.finish(&summary).expect("it ends");
+    collector.finish(&arena, &summary).expect("it ends");
     assert_eq!(stamps(&output.bytes(), &[]), [10, 20, 30, 40]);
 }
 
@@ -145,7 +146,9 @@ fn what_happened_after_the_end_of_the_recording_is_left_out() {
     }
     collector.record_until(START_TSC + 20);
     collector.end_dead_streams(&arena, &|_| false);
-    collector.finish(&Summary::default()).expect("it ends");
+    collector
+        .finish(&arena, &Summary::default())
+        .expect("it ends");
     assert_eq!(stamps(&output.bytes(), &[]), [10, 20]);
 }
 

@@ -95,6 +95,8 @@ pub struct ArenaOptions {
     pub counted_in_order: bool,
     /// Calls keep their return addresses.
     pub keeps_returns: bool,
+    /// Functions that were met before are instrumented ahead.
+    pub ahead: bool,
 }
 
 /// How large an arena is, and how many chunks it may have.
@@ -186,6 +188,7 @@ impl Arena {
                 u32::from(options.levels || options.mixed || options.counted_in_order);
             (*control).in_order = u32::from(options.in_order);
             (*control).keeps_returns = u32::from(options.keeps_returns);
+            (*control).ahead = u32::from(options.ahead);
             (*control).mixed = match (options.counted_in_order, options.mixed) {
                 (true, _) => MIXED_COUNTED,
                 (false, true) => MIXED_PLACED,
@@ -475,9 +478,10 @@ impl Arena {
         out
     }
 
-    /// Puts bytes into the plan region; gives their offset, or None when it is full.
-    pub fn add_plan(&self, bytes: &[u8]) -> Option<u64> {
-        let size = (bytes.len() as u64 + 4095) & !4095;
+    /// Puts bytes into the plan region, with so many zeroes behind them at least; gives their
+    /// offset, or None when it is full.
+    pub fn add_plan(&self, bytes: &[u8], zeroes: u64) -> Option<u64> {
+        let size = (bytes.len() as u64 + zeroes + 4095) & !4095;
         let at = self.plans_used.fetch_add(size, Ordering::Relaxed);
         if at + size > self.size.bytes {
             return None;
@@ -494,7 +498,7 @@ impl Arena {
     /// Tells the agents what to read of system calls (`sptrace_wire::values`), before there are
     /// any. False: no room.
     pub fn set_captures(&self, table: &[u8]) -> bool {
-        let Some(offset) = self.add_plan(table) else {
+        let Some(offset) = self.add_plan(table, 0) else {
             return false;
         };
         // SAFETY: nobody else has the arena yet.
@@ -563,7 +567,7 @@ impl Arena {
             self.write(place.offset, bytes);
             return Some(place.offset);
         }
-        let offset = self.add_plan(bytes)?;
+        let offset = self.add_plan(bytes, 0)?;
         commands.push(CommandPlace {
             offset,
             bytes: bytes.len() as u64,
@@ -601,6 +605,19 @@ impl Arena {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.size.bytes);
         // SAFETY: within the arena, aligned.
         unsafe { &*self.base.add(offset as usize).cast::<AtomicU64>() }.load(Ordering::Acquire)
+    }
+
+    /// The bytes at `offset`, each by itself.
+    pub fn bytes_at(&self, offset: u64, count: u64) -> Vec<u8> {
+        assert!(
+            offset
+                .checked_add(count)
+                .is_some_and(|end| end <= self.size.bytes)
+        );
+        let at = |i: u64| self.base.wrapping_add((offset + i) as usize);
+        // SAFETY: within the arena; a tracee may be writing it.
+        let byte = |i| unsafe { &*at(i).cast::<AtomicU8>() }.load(Ordering::Relaxed);
+        (0..count).map(byte).collect()
     }
 
     /// Its number among files.

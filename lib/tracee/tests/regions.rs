@@ -13,6 +13,7 @@ fn arena() -> Arena {
         loader: false,
         memory_limit: u64::MAX,
         roots_only: false,
+        ahead: false,
         counts: true,
         levels: false,
         in_order: false,

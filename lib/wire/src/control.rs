@@ -145,8 +145,10 @@ pub struct Control {
     /// Agent: call sites patched that keep their return addresses: those whose ends are seen where
     /// they return to, and the others.
     pub kept: [AtomicU64; 2],
-    /// Agent: functions instrumented.
+    /// Agent: functions instrumented when they were called.
     pub functions: AtomicU64,
+    /// Agent: the same before that, since they were met before.
+    pub functions_ahead: AtomicU64,
     /// Agent: events lost, because no chunk was free or a signal's handler has met a call before
     /// its record.
     pub lost: AtomicU64,
@@ -185,6 +187,9 @@ pub struct Control {
     /// Host: calls keep their return addresses, and their ends are seen where they return to
     /// ([`crate::plan::SITE_RETURN`]): no return address of ours is on any stack.
     pub keeps_returns: u32,
+    /// Host: 1: functions that were met before ([`crate::plan::PlanHeader::met_at`]) are
+    /// instrumented as soon as their module is known.
+    pub ahead: u32,
     /// Host: entries of [`crate::levels`] that were written yet.
     pub levels_written: AtomicU64,
     /// Agents: calls of the kernel on descriptors that were not asked for

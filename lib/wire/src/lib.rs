@@ -27,7 +27,7 @@ pub mod record;
 pub mod values;
 
 /// Version of everything in this crate.
-pub const VERSION: u32 = 44;
+pub const VERSION: u32 = 45;
 
 /// What the agent's own system calls have for a sixth argument where they take none, so that the
 /// host can tell them from the program's where it records the kernel's side.

@@ -20,7 +20,7 @@ use crate::memory::table::{INSTRUMENTED, Module};
 use crate::memory::{counters, lock, state, stopped, sys};
 use crate::patch::special;
 use crate::plans::{modules, plan};
-use crate::reach::{areas, handler, module, propagate, return_points, thread};
+use crate::reach::{areas, handler, instrument, module, return_points, thread};
 use crate::record::{chunk, deep};
 use crate::routines::silent;
 use core::sync::atomic::Ordering;
@@ -164,7 +164,7 @@ fn activate(b: &AttachBlock) -> u32 {
         special::install_specials(m);
         if m.base.get() == b.loader {
             p.loader.set(b.loader);
-            propagate::instrument_resolvers(m);
+            instrument::instrument_resolvers(m);
         }
     }
     handler::watch_all();
@@ -302,6 +302,6 @@ fn instrument_around(address: u64) {
         && let Some((i, _)) = plan::function_around(m, address)
         && m.function(i) != INSTRUMENTED
     {
-        propagate::instrument(m, i, INSTRUMENTED);
+        instrument::instrument(m, i, INSTRUMENTED);
     }
 }

@@ -5,7 +5,7 @@ use crate::frames::handlers;
 use crate::memory::state::Arena;
 use crate::memory::{certain, counters, state, sys};
 use crate::patch::special;
-use crate::reach::{module, propagate, thread};
+use crate::reach::{instrument, module, propagate, thread};
 use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
 
@@ -46,7 +46,7 @@ pub unsafe fn start(arena: *mut u8, entry: u64, loader_entry: u64, stack_top: u6
     if loader_entry != 0 {
         if let Some(loader) = module::find(loader_entry).filter(|m| m.has_plan()) {
             p.loader.set(loader.base.get());
-            propagate::instrument_resolvers(loader);
+            instrument::instrument_resolvers(loader);
         }
         if c.loader != 0 {
             propagate::reach(hot, loader_entry);

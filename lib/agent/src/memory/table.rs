@@ -9,7 +9,7 @@ use crate::memory::live;
 use crate::memory::word::{Bound, Flag, Word};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU8, Ordering};
-use sptrace_wire::plan::PlanView;
+use sptrace_wire::plan::{MET, PlanView};
 
 /// Where a module's code lies and what is known of it.
 pub struct Module {
@@ -30,6 +30,10 @@ pub struct Module {
     area_bytes: Bound,
     /// One byte a function of the plan: [`UNTOUCHED`], [`TAILS`], [`ROOTS`], [`INSTRUMENTED`].
     functions: Bound,
+    /// One byte a function in the arena ([`sptrace_wire::plan::PlanHeader::met_at`]).
+    met: Bound,
+    /// Its functions that were met before have not been looked at: see [`crate::reach::ahead`].
+    pub is_new: Flag,
     /// It must be checked before use (dlclose happened).
     pub doubtful: Flag,
     /// It is unmapped.
@@ -70,6 +74,8 @@ pub const TAILS: u8 = 2;
 pub const ROOTS: u8 = 3;
 /// A bit beside the state of a function: return points of it were left alone.
 const POINTS_WAIT: u8 = 0x80;
+/// The same: it is about to be instrumented with others.
+const AHEAD: u8 = 0x40;
 /// At most this many modules in a process.
 pub const MODULES: usize = 512;
 
@@ -92,6 +98,8 @@ pub struct Mapped {
     pub area_bytes: u64,
     /// One byte a function of the plan.
     pub functions: u64,
+    /// The same in the arena.
+    pub met: u64,
 }
 
 impl Module {
@@ -107,6 +115,8 @@ impl Module {
             area_rw: Bound::zero(),
             area_bytes: Bound::zero(),
             functions: Bound::zero(),
+            met: Bound::zero(),
+            is_new: Flag::new(false),
             doubtful: Flag::new(false),
             gone: Flag::new(false),
             is_changed: Flag::new(false),
@@ -194,7 +204,7 @@ impl Module {
     pub fn function(&self, i: u32) -> u8 {
         let state = self.state_of(i);
         let state = state.map_or(UNTOUCHED, |state| state.load(Ordering::Relaxed));
-        state & !POINTS_WAIT
+        state & !(POINTS_WAIT | AHEAD)
     }
 
     /// Says how far function number `i` is instrumented.
@@ -202,9 +212,45 @@ impl Module {
         if let Some(state) = self.state_of(i) {
             let waits = match to {
                 UNTOUCHED => 0,
-                _ => state.load(Ordering::Relaxed) & POINTS_WAIT,
+                _ => state.load(Ordering::Relaxed) & (POINTS_WAIT | AHEAD),
             };
             state.store(to | waits, Ordering::Relaxed);
+        }
+    }
+
+    /// Says that function number `i`, which was not reached, is about to be instrumented with
+    /// others.
+    pub fn set_ahead(&self, i: u32) {
+        if let Some(state) = self.state_of(i) {
+            state.store(INSTRUMENTED | AHEAD, Ordering::Relaxed);
+        }
+    }
+
+    /// Is function number `i` one of these? It is none from here on.
+    pub fn take_ahead(&self, i: u32) -> bool {
+        let state = self.state_of(i);
+        state.is_some_and(|state| state.fetch_and(!AHEAD, Ordering::Relaxed) & AHEAD != 0)
+    }
+
+    fn met_of(&self, i: u32) -> Option<&'static AtomicU8> {
+        let (count, met) = (self.plan_ref()?.header().functions, self.met.get());
+        // SAFETY: a byte for each function of the plan is mapped there for life (see with).
+        (i < count && met != 0).then(|| unsafe { &*((met + u64::from(i)) as *const AtomicU8) })
+    }
+
+    /// Was function number `i` met before, by this process or another?
+    pub fn is_met(&self, i: u32) -> bool {
+        let met = self.met_of(i);
+        met.is_some_and(|met| met.load(Ordering::Relaxed) != 0)
+    }
+
+    /// It is met now.
+    pub fn meet(&self, i: u32) {
+        if let Some(met) = self
+            .met_of(i)
+            .filter(|met| met.load(Ordering::Relaxed) != MET)
+        {
+            met.store(MET, Ordering::Relaxed);
         }
     }
 
@@ -268,6 +314,7 @@ impl Module {
             (&self.joined, &other.joined),
             (&self.is_left, &other.is_left),
             (&self.is_private, &other.is_private),
+            (&self.is_new, &other.is_new),
         ];
         for (to, from) in flags {
             to.set(from.get());
@@ -279,14 +326,15 @@ impl Module {
             self.area_rw.set(other.area_rw.get());
             self.area_bytes.set(other.area_bytes.get());
             self.functions.set(other.functions.get());
+            self.met.set(other.met.get());
         }
     }
 
     /// The same module with what was mapped for it.
     ///
     /// # Safety
-    /// Both views are mapped for life with so many bytes, and a byte for each of the plan's
-    /// functions.
+    /// Both views are mapped for life with so many bytes, and two bytes for each of the plan's
+    /// functions, one of them in the arena unless that is 0.
     pub unsafe fn with(self, mapped: &Mapped) -> Self {
         // SAFETY: the caller's; nobody else has it yet.
         unsafe {
@@ -295,6 +343,7 @@ impl Module {
             self.area_rw.set(mapped.area_rw);
             self.area_bytes.set(mapped.area_bytes);
             self.functions.set(mapped.functions);
+            self.met.set(mapped.met);
         }
         self
     }

@@ -20,7 +20,7 @@ use crate::routines::image;
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::{COUNTED_ID, JUMP_BYTES, NOP, NOP_5};
 
-const BATCH: usize = 128;
+const BATCH: usize = 1024;
 
 /// Bytes to be written, nops before them.
 #[derive(Clone, Copy)]

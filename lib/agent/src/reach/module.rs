@@ -115,6 +115,17 @@ fn plan_at(offset: u64) -> Option<PlanView<'static>> {
     plan
 }
 
+/// Where the bytes lie that say which functions were met, of the plan at this offset in the arena;
+/// 0: not in it.
+fn met_at(plan_offset: u64, header: &PlanHeader) -> u64 {
+    let at = plan_offset + header.met_at();
+    let ends = at + u64::from(header.functions);
+    match ends <= state::control().arena_bytes {
+        true => state::process().arena() + at,
+        false => 0,
+    }
+}
+
 /// Maps what a module with a plan needs, and enters it.
 fn take_in(answer: &PlannedModule) -> Asked {
     let Some(plan) = plan_at(answer.plan_offset) else {
@@ -142,6 +153,7 @@ fn take_in(answer: &PlannedModule) -> Asked {
         area_rw: rw.keep(),
         area_bytes: bytes as u64,
         functions: functions.keep(),
+        met: met_at(answer.plan_offset, header),
     };
     // SAFETY: all of it was mapped just now, and stays.
     let new = unsafe { Module::none().with(&mapped) };
@@ -152,6 +164,7 @@ fn take_in(answer: &PlannedModule) -> Asked {
     new.wide.set(answer.is_wide);
     new.joined.set(answer.is_left);
     new.is_left.set(answer.is_left && is_preparing);
+    new.is_new.set(!is_preparing && !answer.is_left);
     take_up(&new, answer.is_left, key);
     heed(header);
     let Some(m) = make_known(&new) else {

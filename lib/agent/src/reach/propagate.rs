@@ -2,25 +2,22 @@
 //!
 //! Given the address that a call leads to; gives what has become of it
 //! ([`crate::plans::ready::Reach`]). Under one lock, since two threads may reach the same function
-//! at once and the second must not run ahead unpatched. Must not know how a site is written.
+//! at once and the second must not run ahead unpatched. Must not know how sites are patched.
 
 use crate::frames::shadow;
 use crate::memory::table::{INSTRUMENTED, Module, TAILS};
 use crate::memory::thread::Hot;
 use crate::memory::{counters, lock, state, sys};
-use crate::patch::{site, text};
+use crate::patch::text;
 use crate::plans::ready::Reach;
 use crate::plans::{modules, plan, ready, slot};
-use crate::reach::return_points::Points;
+use crate::reach::instrument::{ahead, instrument};
 use crate::reach::{check, module, return_points};
 use crate::record::{chunk, end};
-use core::sync::atomic::Ordering;
 use sptrace_wire::control::hole;
 use sptrace_wire::plan::*;
 use sptrace_wire::record;
 
-/// Functions waiting to be instrumented together (cold parts, shared tails).
-const LINKED: usize = 256;
 /// Waits for the host and the patching of a function, from about 2 us on, are taken out of
 /// durations.
 const LONG_WAIT_TICKS: u64 = 1 << 12;
@@ -52,6 +49,7 @@ pub fn reach(hot: &Hot, target: u64) -> Reach {
         if let Some(i) = plan::function_at(m, target)
             && !lacks(m, i, wanted)
         {
+            m.meet(i);
             return ready::verdict(m, i);
         }
     }
@@ -152,9 +150,21 @@ pub fn reach_locked(target: u64, wanted: u8) -> Reach {
     reach
 }
 
+/// The module that holds `target`, and not the one that it has taken the place of.
+fn find(target: u64) -> Option<&'static Module> {
+    let mut m = module::find(target)?;
+    if m.doubtful.get() {
+        check::check_module(m);
+        if m.gone.get() {
+            m = module::find(target)?;
+        }
+    }
+    Some(m)
+}
+
 /// The same, before code runs that is not seen.
 fn reach_first(target: u64, wanted: u8) -> Reach {
-    let Some(m) = module::find(target) else {
+    let Some(m) = find(target) else {
         state::process().will_run_unseen.set(true);
         return Reach::Later;
     };
@@ -164,8 +174,8 @@ fn reach_first(target: u64, wanted: u8) -> Reach {
         }
         return Reach::Ready;
     };
-    if m.doubtful.get() {
-        check::check_module(m);
+    if m.is_new.take() {
+        ahead(m);
     }
     let Some(i) = plan::function_at(m, target) else {
         let offset = target.wrapping_sub(m.base.get());
@@ -184,139 +194,6 @@ fn reach_first(target: u64, wanted: u8) -> Reach {
     if lacks(m, i, wanted) {
         instrument(m, i, wanted);
     }
+    m.meet(i);
     ready::verdict(m, i)
-}
-
-/// Functions by their numbers, as many as there is room for.
-struct Numbers {
-    numbers: [u32; LINKED],
-    count: usize,
-}
-
-impl Numbers {
-    fn none() -> Self {
-        Self {
-            numbers: [0; LINKED],
-            count: 0,
-        }
-    }
-
-    fn all(&self) -> &[u32] {
-        self.numbers.get(..self.count).unwrap_or(&[])
-    }
-
-    /// False: there is no room.
-    fn add(&mut self, i: u32) -> bool {
-        let place = self.numbers.get_mut(self.count);
-        place.is_some_and(|place| {
-            *place = i;
-            self.count += 1;
-            true
-        })
-    }
-
-    fn take_last(&mut self) -> Option<u32> {
-        let last = self.all().last().copied();
-        self.count = self.count.saturating_sub(1);
-        last
-    }
-}
-
-/// Patches function number `first` of a module and those linked with it, or only their tail jumps,
-/// as `wanted` says: [`crate::memory::table::INSTRUMENTED`] or [`crate::memory::table::TAILS`].
-/// Under the lock.
-pub fn instrument(m: &Module, first: u32, wanted: u8) {
-    let Some(plan) = m.plan() else {
-        return;
-    };
-    let (mut waiting, mut done) = (Numbers::none(), Numbers::none());
-    waiting.add(first);
-    let mut batch = text::Batch::of(m);
-    while let Some(i) = waiting.take_last() {
-        let Some(f) = plan.function(i) else { continue };
-        let before = m.function(i);
-        if before == INSTRUMENTED || before == wanted || done.all().contains(&i) {
-            continue;
-        }
-        if f.is_any(FN_USES_GS) {
-            state::process().gs_wanted.set(true);
-        }
-        if f.is_any(FN_UNRESOLVED | FN_MUTED) && !f.is_any(FN_CALLS_NOTHING) {
-            state::process().will_run_unseen.set(true);
-        }
-        if !f.is_any(FN_MUTED) {
-            patch_sites(m, (i, &f), (before, wanted), &mut batch);
-            let lacking = |to: &u32| ![INSTRUMENTED, wanted].contains(&m.function(*to));
-            for to in plan.links_of(&f).filter(lacking) {
-                if !waiting.add(to) {
-                    state::count_hole(hole::TABLE_FULL);
-                }
-            }
-        }
-        if wanted == INSTRUMENTED {
-            state::control().functions.fetch_add(1, Ordering::Relaxed);
-        }
-        if !done.add(i) {
-            batch.flush();
-            m.set_function(i, wanted);
-        }
-    }
-    batch.flush();
-    for i in done.all() {
-        m.set_function(*i, wanted);
-    }
-}
-
-/// Adds the sites of a function, given with its number, to the batch that are to be patched, given
-/// how far it is instrumented and how far it shall be.
-fn patch_sites(
-    m: &Module,
-    (number, f): (u32, &PlanFunction),
-    (before, wanted): (u8, u8),
-    batch: &mut text::Batch,
-) {
-    if f.is_any(FN_UNRESOLVED) && wanted == INSTRUMENTED {
-        state::count_hole(hole::UNRESOLVED);
-    }
-    let is_loaders = f.is_any(FN_RESOLVER) && state::control().loader == 0;
-    let calls = wanted == INSTRUMENTED && !is_loaders;
-    let tails = before != TAILS;
-    let is_wanted = |s: &PlanSite| if s.is_any(SITE_TAIL) { tails } else { calls };
-    let is_unseen = |s: &PlanSite| {
-        s.form == SiteForm::Refused && !s.is_any(SITE_TAIL | SITE_CALLEE_LINKED) && is_wanted(s)
-    };
-    // What is done with return points depends on it.
-    if plan::sites_of(m, *f).any(|s| is_unseen(&s)) {
-        state::process().will_run_unseen.set(true);
-    }
-    let sees_returns = calls && counters::keeps_returns();
-    // Short calls, as far as that is known beforehand.
-    let begins = counters::is_mixed();
-    let mut points = Points::of(m, (number, *f));
-    // Each with its return point: the text is written from one end to the other.
-    for (i, s) in f.sites().zip(plan::sites_of(m, *f)) {
-        if is_wanted(&s) {
-            let may_begin = begins && !s.is_any(SITE_IN_HOOK);
-            let twin = may_begin.then(|| m.plan_ref()?.twin(i).filter(PlanSite::begins));
-            let way = twin.flatten().map_or(s, |twin| PlanSite {
-                verdict: s.verdict,
-                ..twin
-            });
-            site::patch(m, &way, batch);
-        }
-        if sees_returns && let Some(point) = m.plan_ref().and_then(|plan| plan.twin(i)) {
-            points.add(&s, &point, batch);
-        }
-    }
-    points.add_others(batch);
-}
-
-/// ld.so's lazy resolvers are patched before the program runs: the first call through a lazy slot
-/// goes to the resolver, which jumps to the function.
-pub fn instrument_resolvers(m: &Module) {
-    for (i, f) in plan::functions(m) {
-        if f.is_any(FN_RESOLVER) && m.function(i) != INSTRUMENTED {
-            instrument(m, i, INSTRUMENTED);
-        }
-    }
 }

@@ -4,13 +4,13 @@
 //! complete in it. It is taken for good, so when the thread hands the chunk over, the rest of it is
 //! read. Must not know what is told.
 
-use super::Collector;
+use super::{Collector, StreamState};
 use crate::decode::whole::whole;
 use crate::tap::{Tap, Waiting};
 use sptrace_tracee::arena::Arena;
 use sptrace_wire::control::STREAMS;
 use std::io::Write;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 impl<W: Write> Collector<W> {
     /// Who is to be told of what is recorded, if anybody is. To be said before anything is.
@@ -82,10 +82,12 @@ impl<W: Write> Collector<W> {
             let areas = self.areas_of(&state);
             // Before it is looked how far the chunk is written: what comes later is later.
             let now = crate::clock::tsc();
-            let written = whole(halves, state.taken, &areas, self.leaves_out_calls);
+            let found = whole(halves, state.taken, &areas, self.leaves_out_calls);
+            let written = found.end;
             if written > state.taken {
                 self.decode(arena, index, Some((written, now)), &mut state);
                 state.taken = written;
+                state.left.extend(found.left);
                 self.recorder.write_if_full(&mut state.lane);
             }
             if state.cursor.ends_at.is_some() {
@@ -98,5 +100,17 @@ impl<W: Write> Collector<W> {
             }
             self.streams[i] = Some(state);
         }
+    }
+
+    /// What was not written in a chunk when it was taken early, and was so later, is not in the
+    /// trace: that is counted.
+    pub(super) fn look_at_left(&mut self, halves: &[AtomicU32], state: &mut StreamState) {
+        let half = |at: &usize| {
+            halves
+                .get(*at)
+                .map_or(0, |half| half.load(Ordering::Relaxed))
+        };
+        let late = state.left.drain(..).filter(|at| half(at) != 0).count();
+        self.torn.nonsense += late as u64;
     }
 }

@@ -10,6 +10,7 @@ use std::io::Write;
 
 use sptrace_trace::{FunctionId, Level, Note};
 use sptrace_tracee::arena::Arena;
+use sptrace_wire::plan::{MET_BEFORE, PlanFunction};
 
 use super::{Collector, StreamState};
 use crate::decode::mixed::Length;
@@ -24,8 +25,8 @@ const LEAST_CALLS: u32 = 4;
 /// What was known before, and what has come since.
 #[derive(Default)]
 pub(super) struct Lessons {
-    /// Of modules, by their index: what they began with.
-    before: HashMap<usize, Learned>,
+    /// Of some module it was known before which calls are short.
+    has_short: bool,
     /// Functions that are in order in some process, or have begun so, as far as they are named.
     begun: HashSet<FunctionId>,
     /// How long the calls of functions have lasted, in all processes.
@@ -47,7 +48,7 @@ struct Through {
 impl Lessons {
     /// Some calls are in order from the beginning.
     pub(super) fn has_any(&self) -> bool {
-        self.before.values().any(|learned| !learned.is_empty())
+        self.has_short
     }
 
     /// So long calls of a function have lasted.
@@ -73,20 +74,19 @@ impl Lessons {
 }
 
 impl<W: Write> Collector<W> {
-    /// Something is learned, and what was is of use.
-    pub fn learns(&self) -> bool {
-        self.lengths.is_some()
-    }
-
     /// What was known of a module before its first call.
     pub fn knows(&mut self, module: usize, learned: Learned) {
-        if let (Some(lengths), Some(of)) = (&mut self.lengths, self.book.modules.get_mut(module)) {
+        let Some(of) = self.book.modules.get_mut(module) else {
+            return;
+        };
+        if let Some(lengths) = &mut self.lengths {
             let entries = learned.functions.iter();
             of.begins = entries
                 .map(|entry| of.base_svma + u64::from(*entry))
                 .collect();
-            lengths.lessons.before.insert(module, learned);
+            lengths.lessons.has_short |= learned.has_short();
         }
+        of.learned = Some(learned);
     }
 
     /// Functions of which some calls came in order, without a wish of ours: as was learned before,
@@ -160,35 +160,63 @@ impl<W: Write> Collector<W> {
     }
 
     /// Keeps what was learned for the next recording.
-    pub(super) fn keep_learned(&self) {
-        let Some(lengths) = &self.lengths else { return };
-        let lessons = &lengths.lessons;
+    pub(super) fn keep_learned(&self, arena: &Arena) {
+        let short =
+            (self.lengths.as_ref()).map(|known| self.short(&known.lessons, &known.by_length));
+        let nothing = Through::default();
+        for (index, module) in self.book.modules.iter().enumerate() {
+            let (Some(before), Some(beside)) = (&module.learned, module.cached.beside()) else {
+                continue;
+            };
+            let mut learned = match (&short, &self.lengths) {
+                (Some(short), Some(lengths)) => {
+                    let through = lengths.lessons.through.get(&index).unwrap_or(&nothing);
+                    short.learned_of(module, before, through)
+                }
+                _ => before.clone(),
+            };
+            learned.met = met_of(module, arena);
+            if learned != *before {
+                beside.write(&learned.to_bytes());
+            }
+        }
+    }
+
+    fn short(&self, lessons: &Lessons, by_length: &ByLength) -> Short<'_> {
         let functions = self.book.modules.iter().flat_map(Module::functions);
         let known = functions.filter_map(|(function, _, symbol)| {
-            Some((
-                function,
-                symbol,
-                lessons.is_short(&lengths.by_length, function)?,
-            ))
+            let is_short = lessons.is_short(by_length, function)?;
+            Some((function, symbol, is_short))
         });
         let mut short = Short::default();
         for (function, symbol, is_short) in known {
             short.functions.insert(function, is_short);
             short.symbols.insert(symbol, is_short);
         }
-        let nothing = (Learned::default(), Through::default());
-        for (index, module) in self.book.modules.iter().enumerate() {
-            let Some(beside) = module.cached.beside() else {
-                continue;
-            };
-            let before = lessons.before.get(&index).unwrap_or(&nothing.0);
-            let through = lessons.through.get(&index).unwrap_or(&nothing.1);
-            let learned = short.learned_of(module, before, through);
-            if !learned.is_empty() || !before.is_empty() {
-                beside.write(&learned.to_bytes());
-            }
-        }
+        short
     }
+}
+
+/// The functions of a module that were called in this recording, as offsets of their entries: those
+/// that processes had to ask for, and of those that were met before the ones that are named in the
+/// trace.
+fn met_of(module: &Module, arena: &Arena) -> BTreeSet<u32> {
+    let Some(plan) = module.plan() else {
+        return BTreeSet::new();
+    };
+    let header = plan.header();
+    let met = arena.bytes_at(
+        module.plan_offset + header.met_at(),
+        header.functions.into(),
+    );
+    let is_named = |entry: u32| module.named(module.base_svma + u64::from(entry)).is_some();
+    let functions = plan.functions().zip(met);
+    let is_met = |(f, met): &(PlanFunction, u8)| match *met {
+        0 => false,
+        MET_BEFORE => is_named(f.entry),
+        _ => true,
+    };
+    functions.filter(is_met).map(|(f, _)| f.entry).collect()
 }
 
 /// Whether the calls of functions are short, of those of which enough were seen.

@@ -252,6 +252,7 @@ impl<W: Write> Collector<W> {
                 image,
                 sequence: 0,
                 taken: 0,
+                left: Vec::new(),
                 cursor,
                 lane,
             })

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use super::callers::{Caller, Callers};
 use super::names::Naming;
 use super::rows::Rows;
+use crate::modules::learned::Learned;
 use sptrace_addr::Svma;
 use sptrace_code::{Cached, Plan};
 use sptrace_trace::{Function, FunctionId, ModuleId};
@@ -57,6 +58,8 @@ pub struct Module {
     /// them that were named since somebody asked.
     pub(crate) begins: BTreeSet<u64>,
     pub(crate) begun: Vec<FunctionId>,
+    /// What was learned of it before this recording. None: that is of no use in it.
+    pub(crate) learned: Option<Learned>,
     /// Rows of direct calls that were met, and the callees.
     met: Vec<(u32, FunctionId)>,
     /// Calls whose ends are not recorded, because their caller keeps its return addresses.
@@ -103,11 +106,13 @@ impl Module {
             switching: Vec::new(),
             begins: BTreeSet::new(),
             begun: Vec::new(),
+            learned: None,
             met: Vec::new(),
         }
     }
 
-    fn plan(&self) -> Option<PlanView<'_>> {
+    /// Its plan.
+    pub fn plan(&self) -> Option<PlanView<'_>> {
         self.places.rows().view()
     }
 

@@ -14,18 +14,41 @@ use super::record::Record;
 const EXECVE: u32 = 59;
 const EXECVEAT: u32 = 322;
 
-/// Where the records end that are written, from `from` on, where a record begins. What a record's
-/// last word is may be unknown, so one of those counts as written once something follows it; and so
-/// does the record of a call of the kernel where such calls may be left out when they have ended
+/// So many zeroes there may be among what is written: a slot that was to come to the slow path has
+/// reserved room for its record, and left it; some may have done so one after the other.
+const ZEROES: usize = 32;
+
+/// How far a chunk is written.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Where the records end that are.
+    pub end: usize,
+    /// Halves before that in which nothing was. Should a handler run that has interrupted who was
+    /// about to write there, it may be written later.
+    pub left: Vec<usize>,
+}
+
+/// How far a chunk is written from `from` on, where a record begins. What a record's last word is
+/// may be unknown, so one of those counts as written once something follows it; and so does the
+/// record of a call of the kernel where such calls may be left out when they have ended
 /// (`leaves_out`).
-pub fn whole(halves: &[AtomicU32], from: usize, areas: &Areas, leaves_out: bool) -> usize {
+pub fn whole(halves: &[AtomicU32], from: usize, areas: &Areas, leaves_out: bool) -> Written {
     let half = |at: usize| halves.get(at).map_or(0, |h| h.load(Ordering::Relaxed));
+    let is_there = |at: usize| half(at) != 0 || half(at + 1) != 0;
+    let is_any = |at: usize| (at..at + ZEROES).any(|at| half(at) != 0);
     let (mut at, mut end) = (from, from);
-    while half(at) != 0 || half(at + 1) != 0 {
+    let (mut left, mut left_before_end) = (Vec::new(), 0);
+    while is_there(at) || is_any(at) {
         let (record, length) = Record::read(halves, at, areas);
         let next = at + length;
-        let is_followed = half(next) != 0 || half(next + 1) != 0;
+        let is_followed = is_there(next) || is_any(next);
         let is_whole = match record {
+            // Two halves, or the second of them.
+            Record::Unfinished if half(at) == 0 && (half(at + 1) == 0 || next == at + 1) => {
+                left.push(at);
+                at = next;
+                continue;
+            }
             Record::Unfinished | Record::Torn => break,
             // It goes with the call that it tells the callee of.
             Record::WideCallee(_) | Record::Placed(_) => {
@@ -50,10 +73,12 @@ pub fn whole(halves: &[AtomicU32], from: usize, areas: &Areas, leaves_out: bool)
         }
         at = next;
         end = next;
+        left_before_end = left.len();
     }
+    left.truncate(left_before_end);
     // What is read after this was written before the ends that were seen.
     fence(Ordering::Acquire);
-    end
+    Written { end, left }
 }
 
 #[cfg(test)]
@@ -73,7 +98,7 @@ mod tests {
     fn whole_if(halves: &[u32], leaves_out: bool) -> usize {
         let mut all: Vec<_> = halves.iter().map(|h| AtomicU32::new(*h)).collect();
         all.extend((0..64).map(|_| AtomicU32::new(0)));
-        whole(&all, 0, &Areas::default(), leaves_out)
+        whole(&all, 0, &Areas::default(), leaves_out).end
     }
 
     fn call(number: u32, end: u32) -> Vec<u32> {
@@ -111,9 +136,13 @@ mod tests {
             all.extend((0..64).map(|_| AtomicU32::new(0)));
             whole(&all, 0, &areas, false)
         };
-        assert_eq!(whole_of(&[STAMP, ID, 0x1234]), 3);
-        assert_eq!(whole_of(&[STAMP, ID]), 0);
-        assert_eq!(whole_of(&[0, ID, 0x1234]), 0);
+        let end_of = |halves: &[u32]| whole_of(halves).end;
+        assert_eq!(end_of(&[STAMP, ID, 0x1234]), 3);
+        assert_eq!(end_of(&[STAMP, ID]), 0);
+        assert_eq!(end_of(&[0, ID, 0x1234]), 0);
+        // A slot has found no room behind the first, and another behind the second.
+        let written = whole_of(&[STAMP, ID, 0x1234, 0, 0, STAMP, ID, 0x1234, 0, 0, STAMP, ID]);
+        assert_eq!((written.end, written.left), (8, vec![3, 4]));
     }
 
     #[test]

@@ -1,21 +1,23 @@
-//! What recordings have learned of a module's calls: which are short (`--stamps auto`).
+//! What recordings have learned of a module's calls: which functions were called, and whose calls
+//! are short (`--stamps auto`).
 //!
-//! Given the bytes that the last recording has kept; gives which functions are short, and has the
-//! sites that lead to such begin in order. All of it is a guess about the next run: whose calls
-//! turn out to be long gets stamps again. Must not know how that is found out, and where it is
-//! kept.
+//! Given the bytes that the last recording has kept; gives the functions that are instrumented as
+//! soon as the module is known, and has the sites that lead to short calls begin in order. All of
+//! it is a guess about the next run: what else is called is instrumented then, and whose calls turn
+//! out to be long gets stamps again. Must not know how that is found out, and where it is kept.
 //!
 //! ```text
-//! all little-endian, 4 bytes: magic, number of functions, number of sites;
-//! then functions, as offsets of their entries, ascending; then numbers of sites, ascending
+//! all little-endian, 4 bytes: magic, number of short functions, of sites, and of functions met;
+//! then short functions, as offsets of their entries, ascending; numbers of sites, ascending; and
+//! functions met, as the short ones
 //! ```
 
 use std::collections::BTreeSet;
 
-use sptrace_wire::plan::{PlanSite, PlanView, TWIN_BEGINS};
+use sptrace_wire::plan::{MET_BEFORE, PlanSite, PlanView, TWIN_BEGINS};
 
-const MAGIC: u32 = u32::from_le_bytes(*b"spl1");
-const HEAD_WORDS: usize = 3;
+const MAGIC: u32 = u32::from_le_bytes(*b"spl2");
+const HEAD_WORDS: usize = 4;
 
 /// Of one module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct Learned {
     pub functions: BTreeSet<u32>,
     /// Sites that lead to such: their numbers in the plan.
     pub sites: BTreeSet<u32>,
+    /// Functions that were called, or instrumented with such: offsets of their entries.
+    pub met: BTreeSet<u32>,
 }
 
 impl Learned {
@@ -31,29 +35,44 @@ impl Learned {
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (words, rest) = bytes.as_chunks::<4>();
         let mut words = words.iter().map(|word| u32::from_le_bytes(*word));
-        let [magic, functions, sites] = [(); HEAD_WORDS].map(|()| words.next());
-        let (functions, sites) = (functions? as usize, sites? as usize);
-        let length = HEAD_WORDS.checked_add(functions.checked_add(sites)?)?;
+        let [magic, functions, sites, met] = [(); HEAD_WORDS].map(|()| words.next());
+        let (functions, sites, met) = (functions? as usize, sites? as usize, met? as usize);
+        let listed = functions.checked_add(sites)?.checked_add(met)?;
+        let length = HEAD_WORDS.checked_add(listed)?;
         if magic? != MAGIC || !rest.is_empty() || bytes.len() / 4 != length {
             return None;
         }
         Some(Self {
             functions: words.by_ref().take(functions).collect(),
-            sites: words.collect(),
+            sites: words.by_ref().take(sites).collect(),
+            met: words.collect(),
         })
     }
 
     /// To be kept.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let (functions, sites) = (self.functions.len() as u32, self.sites.len() as u32);
-        let head = [MAGIC, functions, sites];
-        let all = head.iter().chain(&self.functions).chain(&self.sites);
+        let lists = [&self.functions, &self.sites, &self.met];
+        let lengths = lists.map(|list| list.len() as u32);
+        let head = [MAGIC].into_iter().chain(lengths);
+        let all = head.chain(lists.into_iter().flatten().copied());
         all.flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Nothing is known.
-    pub fn is_empty(&self) -> bool {
-        self.functions.is_empty() && self.sites.is_empty()
+    /// Some calls are known to be short.
+    pub fn has_short(&self) -> bool {
+        !self.functions.is_empty() || !self.sites.is_empty()
+    }
+
+    /// A byte for each function of a plan, [`MET_BEFORE`] of those that were met.
+    pub fn met_in(&self, plan: &[u8]) -> Vec<u8> {
+        let functions = PlanView::new(plan)
+            .into_iter()
+            .flat_map(PlanView::functions);
+        let met = functions.map(|f| match self.met.contains(&f.entry) {
+            true => MET_BEFORE,
+            false => 0,
+        });
+        met.collect()
     }
 
     /// Has these sites of a plan begin in order, where they can be.
@@ -81,6 +100,7 @@ mod tests {
         let learned = Learned {
             functions: [0x1000, 0x2040].into(),
             sites: [3, 5, 70_000].into(),
+            met: [0, 0x1000, 0x3000].into(),
         };
         let bytes = learned.to_bytes();
         assert_eq!(Learned::read(&bytes), Some(learned));
@@ -90,7 +110,7 @@ mod tests {
         let longer = [&bytes[..], &[0; 4]].concat();
         assert_eq!(Learned::read(&longer), None);
         let mut huge = bytes;
-        huge[4..12].fill(0xff);
+        huge[4..16].fill(0xff);
         assert_eq!(Learned::read(&huge), None);
     }
 

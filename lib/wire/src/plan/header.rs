@@ -7,6 +7,11 @@ pub const PLAN_MAGIC: u32 = 0x4e4c_5053;
 /// Version of the plan's bytes; part of the cache key.
 pub const PLAN_VERSION: u32 = 110;
 
+/// See [`PlanHeader::met_at`].
+pub const MET_BEFORE: u8 = 1;
+/// See [`PlanHeader::met_at`].
+pub const MET: u8 = 2;
+
 layout! {
     /// Start of a plan. Sections follow, each at its offset from the plan's start.
     pub struct PlanHeader {
@@ -86,6 +91,13 @@ impl PlanHeader {
     /// Where [`PlanHeader::hash`] lies: the last field, which is filled in when all else is
     /// written.
     pub const HASH_OFFSET: usize = Self::BYTES - size_of::<u32>();
+
+    /// Where in the arena, from the plan's start on, the host has put a byte for each function. 0:
+    /// it was not met. [`MET_BEFORE`]: in an earlier recording. [`MET`]: a process of this one has
+    /// asked for it in the slow path; agents write that.
+    pub const fn met_at(&self) -> u64 {
+        (self.total_bytes as u64 + 7) & !7
+    }
 
     /// What tells the areas of two plans apart.
     pub const fn area_key(&self) -> u64 {

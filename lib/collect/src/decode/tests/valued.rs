@@ -111,7 +111,7 @@ fn a_record_is_written_when_its_own_id_is() {
     let whole_of = |halves: &[u32]| {
         let mut all: Vec<_> = halves.iter().copied().map(AtomicU32::new).collect();
         all.extend((0..64).map(|_| AtomicU32::new(0)));
-        crate::decode::whole::whole(&all, 0, &areas, false)
+        crate::decode::whole::whole(&all, 0, &areas, false).end
     };
     let mut record = valued(10, &[&[ENTRY], &WORDS[..]].concat());
     assert_eq!(whole_of(&record), record.len());
