@@ -366,6 +366,17 @@ def ends_are_seen_where_several_threads_run(bench):
 
 
 @case
+def ends_are_seen_in_java_the_second_time(bench):
+    """A third of its calls had no end, since its functions are called from generated code while many threads run: those that were called before are patched while there is one."""
+    if not shutil.which("java"): raise Skip("java is not installed")
+    bench.environment = {**os.environ, "XDG_CACHE_HOME": f"{bench.folder}/cache"}
+    for _ in range(2): _, trace = bench.record("java.data", POINTS, ["java", "-version"])
+    bench.environment = None
+    _, (calls, unseen) = ends(bench, trace)
+    if unseen * 50 > calls: raise Failed(f"{unseen} of {calls} calls have no end")
+
+
+@case
 def ends_are_seen_of_what_is_reached_after_unseen_code(bench):
     """They were left alone until all threads stood still: GHC's collector of garbage had no ends, 1.6 of 1.9 million calls."""
     program = f"{bench.folder}/after"
