@@ -9,7 +9,8 @@ what; so it is known to the call what a recording had to see that began and ende
 what says when and where is recorded, which works in every mode, also those of --stamps and --return-points. Running programs are attached to with each
 of them, again and again, and must be as before afterwards. Exit status: 1 if anything failed.
 """
-import argparse, collections, csv, io, json, os, signal, subprocess, sys, tempfile, time
+import argparse, collections, csv, io, itertools, json, os, signal, subprocess, sys, tempfile, time
+from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "harness"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -50,11 +51,10 @@ class Program:
 
 class Bench:
     def __init__(self, options, folder):
-        self.sptrace, self.programs, self.folder, self.made = options.sptrace, options.programs, folder, 0
+        self.sptrace, self.programs, self.folder, self.numbers = options.sptrace, options.programs, folder, itertools.count(1)
 
     def trace(self):
-        self.made += 1
-        return f"{self.folder}/{self.made}.data"
+        return f"{self.folder}/{next(self.numbers)}.data"
 
     def report(self, trace, *words):
         done = subprocess.run([self.sptrace, "report", *words, "-i", trace], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
@@ -365,11 +365,13 @@ def of_the_table(mode):
 
 @case
 def when_and_where_is_recorded_in_every_mode(bench):
-    failed = []
-    for mode in EVERY:
-        for options, act in MATRIX + (BESIDE_POINTS if mode == "points" else []):
-            try: act(bench, mode, options)
-            except Failed as error: failed.append(f"{mode} {' '.join(options)}: {error}")
+    all_of_it = [(mode, options, act) for mode in EVERY for options, act in MATRIX + (BESIDE_POINTS if mode == "points" else [])]
+    def failure(one):
+        mode, options, act = one
+        try: return act(bench, mode, options) and None
+        except Failed as error: return f"{mode} {' '.join(options)}: {error}"
+    # They wait more than they compute.
+    with ThreadPoolExecutor(4) as pool: failed = [said for said in pool.map(failure, all_of_it) if said]
     if failed: raise Failed("\n".join(failed))
     return f"{len(EVERY)} x {len(MATRIX)}"
 
