@@ -329,7 +329,8 @@ def replaced(bench, *how):
 
 # Which of its functions are called is said by a word.
 PARTS = "#include <stdio.h>\n#include <string.h>\nstatic volatile long sum;\n" + "".join(f"""
-__attribute__((noinline)) void leaf{i}(void) {{ sum += {i}; }}
+__attribute__((noinline)) void under{i}(void) {{ sum++; }}
+__attribute__((noinline)) void leaf{i}(void) {{ under{i}(); sum += {i}; }}
 __attribute__((noinline)) void part{i}(void) {{ for (int i = 0; i < {i + 1}; i++) leaf{i}(); sum++; }}""" for i in range(40)) + """
 int main(int count, char **words) {
     int odd = !strcmp(words[1], "odd");
@@ -350,10 +351,14 @@ def what_was_called_before_is_instrumented_ahead(bench):
             alone = bench.run(program, word)[:2]
             done, trace = bench.record("parts", options, [program, word])
             same(f"{options} {word}: status and output", alone, done)
-            found = {name: calls for (module, name), calls in bench.counts(trace).items() if name.startswith(("part", "leaf"))}
-            expected = {f"{kind}{i}": calls for i in range(word == "odd", 40, 2) for kind, calls in (("part", 1), ("leaf", i + 1))}
+            found = {name: calls for (module, name), calls in bench.counts(trace).items() if name.startswith(("part", "leaf", "under"))}
+            expected = {f"{kind}{i}": calls for i in range(word == "odd", 40, 2) for kind, calls in (("part", 1), ("leaf", i + 1), ("under", i + 1))}
             same(f"{options} {word}: calls", expected, found)
             ahead.append(sum(int(n.replace(",", "")) for n, what in re.findall(r"([\d,]+) +[\d.]+ % +(instrumented ahead.*)", bench.report(trace, "coverage"))))
+        # What only a function calls that is left out is so as well.
+        _, trace = bench.record("parts", [*options, "-N", "part1"], [program, "odd"])
+        found = {name for _, name in bench.counts(trace)}
+        if found & {"part1", "leaf1", "under1"} or "under3" not in found: raise Failed(f"{options} -N: {sorted(found)}")
         # The third has those that are called no more, and the last not.
         first, second, third, fourth, fifth = ahead
         if first or second < 40 or third < 40 or fourth < 40 or fifth > second: raise Failed(f"{options}: instrumented ahead: {ahead}")

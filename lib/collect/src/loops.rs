@@ -143,7 +143,7 @@ pub fn answer_loop(shared: &Shared) {
         if shared.ended.load(Ordering::Acquire) {
             break;
         }
-        if !answer::serve(shared) {
+        if !answer::serve(shared) && !shared.make_one_ready() {
             futex_wait(&control.question_bell, bell, Duration::from_millis(50));
         }
     }

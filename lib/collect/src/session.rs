@@ -31,6 +31,7 @@ use crate::latecomers::Latecomers;
 use crate::live::gate::jump::GateJump;
 use crate::live::points_left::{Acted, PointsLeft};
 use crate::loops;
+use crate::modules::expected::Expected;
 use crate::modules::filters::Filters;
 use crate::modules::snapshots::Snapshots;
 use crate::open_files;
@@ -178,6 +179,7 @@ fn shared_of(
         end_tsc: AtomicU64::new(u64::MAX),
         reactor,
         snapshots: Snapshots::default(),
+        expected: Expected::default(),
         left_out: Mutex::default(),
         injected: AtomicU64::default(),
         is_launched: AtomicBool::default(),

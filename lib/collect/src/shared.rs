@@ -25,6 +25,7 @@ use crate::bids::Bids;
 use crate::clock;
 use crate::collector::Collector;
 use crate::disk::DiskWatch;
+use crate::modules::expected::{Expected, Opened, Ready};
 use crate::modules::filters::Filters;
 use crate::modules::learned::Learned;
 use crate::modules::load;
@@ -71,6 +72,8 @@ pub struct Shared {
     pub reactor: Reactor,
     /// What processes that ask had mapped.
     pub(crate) snapshots: Snapshots,
+    /// What processes may ask for soon.
+    pub(crate) expected: Expected,
     /// Analyses that take long.
     pub(crate) progress: Progress,
     /// Modules that are not traced, and why.
@@ -113,27 +116,16 @@ impl Shared {
         if let Some(known) = self.lock().module_of(&m.file) {
             return Ok(known);
         }
-        let busy = self.progress.begin(Path::new(&m.path));
-        let loaded = load::load(&self.options.cache, pid, m, self.plans());
-        drop(busy);
-        let (cached, file) = loaded.ok_or("its file cannot be read or analysed")?;
-        let plan = cached.plan();
-        let is_left_out = self.options.leaves_out(&m.path);
-        let mut plan = self
-            .filters
-            .plan(&cached, plan, (&file, &m.path), is_left_out);
-        let values = self.values.of_module(&cached, &plan, &file, is_left_out);
-        if let Some(values) = values {
-            let first = self.lock().book.describe(values.descriptions());
-            plan = with_values(&plan, &values.section(first)).map_or(plan, Plan::from);
-        }
-        self.sign(&mut plan);
-        let learned = self.learned(&cached);
-        if let Some(learned) = learned.as_ref().filter(|learned| learned.has_short()) {
-            learned.mark(plan.all_mut());
-        }
-        let plan_offset = self.give(&plan, learned.as_ref());
-        let plan_offset = plan_offset.ok_or("no room for its plan")?;
+        let ready = match self.expected.take(&m.file) {
+            Some(ready) => ready,
+            None => self.plan_of(pid, m)?,
+        };
+        let Ready {
+            cached,
+            plan,
+            plan_offset,
+            learned,
+        } = ready;
         log::debug!(
             "process {pid} asks for {}: a plan of {} bytes",
             m.path,
@@ -150,6 +142,56 @@ impl Shared {
         Ok(index)
     }
 
+    /// The plan of a module, in the arena.
+    fn plan_of(&self, pid: u32, m: &Mapping) -> Result<Ready, &'static str> {
+        let opened = self.expected.take_opened(&m.file).or_else(|| {
+            let _busy = self.progress.begin(Path::new(&m.path));
+            load::load(&self.options.cache, pid, m, self.plans())
+        });
+        self.plan_of_opened(m, opened.ok_or("its file cannot be read or analysed")?)
+    }
+
+    fn plan_of_opened(&self, m: &Mapping, (cached, file): Opened) -> Result<Ready, &'static str> {
+        let plan = cached.plan();
+        let is_left_out = self.options.leaves_out(&m.path);
+        let mut plan = self
+            .filters
+            .plan(&cached, plan, (&file, &m.path), is_left_out);
+        let values = self.values.of_module(&cached, &plan, &file, is_left_out);
+        if let Some(values) = values {
+            let first = self.lock().book.describe(values.descriptions());
+            plan = with_values(&plan, &values.section(first)).map_or(plan, Plan::from);
+        }
+        self.sign(&mut plan);
+        let learned = self.learned(&cached);
+        if let Some(learned) = learned.as_ref().filter(|learned| learned.has_short()) {
+            learned.mark(plan.all_mut());
+        }
+        let plan_offset = self.give(&plan, learned.as_ref());
+        Ok(Ready {
+            plan_offset: plan_offset.ok_or("no room for its plan")?,
+            cached,
+            plan,
+            learned,
+        })
+    }
+
+    /// While nobody asks: one that is mapped is made ready, if functions of it were called in an
+    /// earlier recording, and will probably be in this one. False: there is none.
+    pub(crate) fn make_one_ready(&self) -> bool {
+        let Some((m, opened)) = self.expected.next() else {
+            return false;
+        };
+        let was_met = || self.learned(&opened.0).is_some_and(|l| !l.met.is_empty());
+        if self.arena.control().ahead != 0 && was_met() {
+            let file = m.file.clone();
+            if let Ok(ready) = self.plan_of_opened(&m, opened) {
+                self.expected.put(file, ready);
+            }
+        }
+        true
+    }
+
     /// Puts a plan into the arena, and behind it which functions were met before.
     fn give(&self, plan: &Plan, learned: Option<&Learned>) -> Option<u64> {
         let header = PlanHeader::read(plan)?;
@@ -164,8 +206,10 @@ impl Shared {
     /// What former recordings have learned of a module's calls, if it is of use: functions with
     /// values keep their stamps, and hooks lead to the slots of calls with such.
     fn learned(&self, cached: &Cached) -> Option<Learned> {
-        let is_plain = self.arena.control().ahead != 0;
-        if !is_plain || self.values.are_wanted() || self.filters.has_hooks() {
+        if self.values.are_wanted() || self.filters.has_hooks() {
+            return None;
+        }
+        if self.arena.control().ahead == 0 && !self.lock().learns() {
             return None;
         }
         let kept = cached.beside()?.read();
@@ -232,7 +276,12 @@ impl Shared {
 
     /// `run -F`: must the agent know this file before control comes there?
     pub fn must_be_known(&self, m: &Mapping, file: &Path) -> bool {
-        let has_specials = || load::has_specials(&self.options.cache, file, self.plans());
+        let has_specials = || {
+            let opened = load::kept(&self.options.cache, file, self.plans())?;
+            let has_specials = load::has_specials(&opened);
+            self.expected.add(m, (opened, file.to_owned()));
+            has_specials
+        };
         self.filters.must_be_known(&m.file, file, &has_specials)
     }
 

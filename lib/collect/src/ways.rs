@@ -15,11 +15,14 @@ pub(crate) fn has_roots(options: &Options, reactor: &Reactor) -> bool {
     !options.within.is_empty() || !reactor.between().rules().is_empty()
 }
 
-/// Does a command record all that it does, from its start on, in one way?
+/// Is all recorded that a command does, from its start on? Otherwise what was called before may be
+/// left out now, which is so where it is not reached.
 fn is_plain(options: &Options, reactor: &Reactor) -> bool {
+    let is_all = options.modules.is_empty() && options.without.is_empty();
     let has_acts = options.values.is_some() || options.payloads.is_some();
-    let is_whole = !has_roots(options, reactor) && !reactor.attaches() && options.depth_limit == 0;
-    is_whole && !has_acts && reactor.gates().is_empty()
+    let is_whole = !has_roots(options, reactor) && options.depth_limit == 0;
+    let is_now = !reactor.attaches() && reactor.gates().is_empty();
+    is_all && is_whole && is_now && !has_acts && options.decide.is_none()
 }
 
 /// Are there frames whose ends are told, whatever becomes of calls?

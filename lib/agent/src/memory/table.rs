@@ -32,7 +32,8 @@ pub struct Module {
     functions: Bound,
     /// One byte a function in the arena ([`sptrace_wire::plan::PlanHeader::met_at`]).
     met: Bound,
-    /// Its functions that were met before have not been looked at: see [`crate::reach::ahead`].
+    /// Its functions that were met before have not been looked at: see
+    /// [`crate::reach::instrument::ahead`].
     pub is_new: Flag,
     /// It must be checked before use (dlclose happened).
     pub doubtful: Flag,

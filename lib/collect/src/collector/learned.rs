@@ -74,6 +74,11 @@ impl Lessons {
 }
 
 impl<W: Write> Collector<W> {
+    /// What was known of short calls is of use.
+    pub fn learns(&self) -> bool {
+        self.lengths.is_some()
+    }
+
     /// What was known of a module before its first call.
     pub fn knows(&mut self, module: usize, learned: Learned) {
         let Some(of) = self.book.modules.get_mut(module) else {
@@ -175,7 +180,9 @@ impl<W: Write> Collector<W> {
                 }
                 _ => before.clone(),
             };
-            learned.met = met_of(module, arena);
+            if arena.control().ahead != 0 {
+                learned.met = met_of(module, arena);
+            }
             if learned != *before {
                 beside.write(&learned.to_bytes());
             }

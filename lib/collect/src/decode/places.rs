@@ -14,18 +14,26 @@ use sptrace_trace::FunctionId;
 /// processes that have one.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    table: Arc<[AtomicU32]>,
+    table: Arc<Box<[AtomicU32]>>,
     rows: Arc<Rows>,
 }
 
 /// So many bytes of an area are read at a time.
 const PART_BYTES: u32 = 1024;
 
+/// So many zeroes. They are memory once they are touched, which of a large program few are.
+fn zeroes(count: usize) -> Box<[AtomicU32]> {
+    let words = vec![0; count].into_boxed_slice();
+    let words: *mut [u32] = Box::into_raw(words);
+    // SAFETY: a box was made into it just now, and an AtomicU32 is in memory what a u32 is.
+    unsafe { Box::from_raw(words as *mut [AtomicU32]) }
+}
+
 impl Places {
     /// Those of an area of so many bytes.
     pub(super) fn new(area_bytes: u32, rows: Rows) -> Self {
         Self {
-            table: (0..area_bytes / 8).map(|_| AtomicU32::new(0)).collect(),
+            table: Arc::new(zeroes(area_bytes as usize / 8)),
             rows: Arc::new(rows),
         }
     }

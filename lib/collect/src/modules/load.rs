@@ -96,9 +96,13 @@ pub fn load(
     Some((Arc::new(cached.ok()?), path))
 }
 
-/// Whether the plan of a file says of functions that must be intercepted. None: no plan is kept.
-pub fn has_specials(places: &Places, path: &Path, plans: Plans) -> Option<bool> {
-    let kept = cache::kept(places, path, kind(plans).0)?;
+/// What is kept of a file, its plan included, if there is something.
+pub fn kept(places: &Places, path: &Path, plans: Plans) -> Option<Arc<Cached>> {
+    cache::kept(places, path, kind(plans).0).map(Arc::new)
+}
+
+/// Whether the plan of a file says of functions that must be intercepted. None: it is no plan.
+pub fn has_specials(kept: &Cached) -> Option<bool> {
     let header = PlanHeader::read(kept.plan_bytes())?;
     (header.magic == PLAN_MAGIC && header.version == PLAN_VERSION).then_some(header.specials > 0)
 }
