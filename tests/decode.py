@@ -94,6 +94,8 @@ CHANCE = {"xz", "curl", "make", "sort.parallel", "gofmt", "redis", "nginx"}
 # Whose threads wait for each other as often as chance has it: numbers say nothing (--counts). curl looks again and again whether its
 # resolver's thread is done.
 UNSTEADY = {"xz", "gofmt", "curl"}
+# Whether the thread of Go's runtime that watches the others sleeps at all is a matter of how long they run.
+BY_TIME = {"gofmt": r"nanosleep\("}
 # What strace -c does not count: a call that does not return.
 ENDLESS = {"exit", "exit_group"}
 # What a command needs beside its first word.
@@ -258,6 +260,7 @@ def run_both(name, folder, ports, stepper, recorder, is_live, keep):
             os.remove(out + ".data")
         traces[who] = {pid: without_maps(lines) for pid, lines in read(out).items()}
         if is_recorded: traces[who] = {pid: [l for l in lines if not re.match(UNRECORDED, l)] for pid, lines in traces[who].items()}
+        if name in BY_TIME: traces[who] = {pid: [l for l in lines if not re.match(BY_TIME[name], l)] for pid, lines in traces[who].items()}
         # What is read and written there tells process ids and times.
         if name in ALONE: traces[who] = {pid: [re.sub(r'^(read|write)\((\d+), ".*', r"\1(\2", l) for l in lines] for pid, lines in traces[who].items()}
     return traces
