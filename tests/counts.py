@@ -24,7 +24,7 @@ SQL = "create table t(a,b); with recursive c(x) as (select 1 union all select x+
 
 class Bench:
     def __init__(self, options, folder):
-        self.sptrace, self.programs, self.folder, self.environment = options.sptrace, options.programs, folder, None
+        self.sptrace, self.programs, self.folder, self.variables = options.sptrace, options.programs, folder, None
 
     def program(self, name):
         path = f"{self.programs}/{name}"
@@ -32,7 +32,7 @@ class Bench:
         return path
 
     def run(self, *words):
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, env=self.environment)
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, env=self.variables)
         return done.returncode, done.stdout, done.stderr
 
     def report(self, trace, *words):
@@ -346,7 +346,7 @@ def what_was_called_before_is_instrumented_ahead(bench):
     program = f"{bench.folder}/program"
     subprocess.run(["gcc", "-O2", "-x", "c", "-o", program, "-"], input=PARTS, text=True, check=True)
     for number, options in enumerate((["--count"], ["--stamps", "none"], ["--stamps", "auto"], ["--return-points=never"], [])):
-        ahead, bench.environment = [], {**os.environ, "XDG_CACHE_HOME": f"{bench.folder}/cache{number}"}
+        ahead, bench.variables = [], {**os.environ, "XDG_CACHE_HOME": f"{bench.folder}/cache{number}"}
         for word in ("even", "even", "odd", "odd", "odd"):
             alone = bench.run(program, word)[:2]
             done, trace = bench.record("parts", options, [program, word])
@@ -362,7 +362,7 @@ def what_was_called_before_is_instrumented_ahead(bench):
         # The third has those that are called no more, and the last not.
         first, second, third, fourth, fifth = ahead
         if first or second < 40 or third < 40 or fourth < 40 or fifth > second: raise Failed(f"{options}: instrumented ahead: {ahead}")
-    bench.environment = None
+    bench.variables = None
 
 
 @case

@@ -369,9 +369,9 @@ def ends_are_seen_where_several_threads_run(bench):
 def ends_are_seen_in_java_the_second_time(bench):
     """A third of its calls had no end, since its functions are called from generated code while many threads run: those that were called before are patched while there is one."""
     if not shutil.which("java"): raise Skip("java is not installed")
-    bench.environment = {**os.environ, "XDG_CACHE_HOME": f"{bench.folder}/cache"}
+    bench.variables = {**os.environ, "XDG_CACHE_HOME": f"{bench.folder}/cache"}
     for _ in range(2): _, trace = bench.record("java.data", POINTS, ["java", "-version"])
-    bench.environment = None
+    bench.variables = None
     _, (calls, unseen) = ends(bench, trace)
     if unseen * 50 > calls: raise Failed(f"{unseen} of {calls} calls have no end")
 
