@@ -18,7 +18,8 @@ pub(crate) fn has_roots(options: &Options, reactor: &Reactor) -> bool {
 /// Is all recorded that a command does, from its start on? Otherwise what was called before may be
 /// left out now, which is so where it is not reached.
 fn is_plain(options: &Options, reactor: &Reactor) -> bool {
-    let is_all = options.modules.is_empty() && options.without.is_empty();
+    let is_all =
+        options.modules.is_empty() && options.without.is_empty() && options.levels.is_empty();
     let has_acts = options.values.is_some() || options.payloads.is_some();
     let is_whole = !has_roots(options, reactor) && options.depth_limit == 0;
     let is_now = !reactor.attaches() && reactor.gates().is_empty();
